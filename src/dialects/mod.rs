@@ -1,0 +1,130 @@
+//! Pure wire translation, one module a dialect: encode a request, decode an answer, parse a callback.
+//!
+//! Nothing here does I/O or knows the time; signatures are added by the engine when a request is about to leave.
+
+mod checks;
+pub mod median;
+pub mod topology;
+
+use crate::domain::endpoint::{Endpoint, EndpointSettings};
+use crate::domain::ids::RunId;
+use crate::domain::json::JsonText;
+use crate::domain::manifest::{Manifest, SyncFault};
+use crate::domain::run::RunOutcome;
+use crate::domain::tool::{Dialect, ToolSpec};
+use bytes::Bytes;
+
+/// The HTTP methods toolgate uses towards providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// No body.
+    Get,
+    /// A JSON body.
+    Post,
+}
+
+/// A request to a provider, complete but for a signature that depends on the time it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundRequest {
+    /// The method.
+    pub method: Method,
+    /// Absolute URL.
+    pub url: String,
+    /// Headers beside `Host`, `Content-Length`, `Content-Type` and `Accept`, lower-case names.
+    pub headers: Vec<(String, String)>,
+    /// Exactly the bytes to send; empty for GET.
+    pub body: Bytes,
+    /// Whether each attempt is signed by Median's scheme.
+    pub median_signature: bool,
+}
+
+/// An HTTP answer, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboundAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Decoded body, within its limit.
+    pub body: Bytes,
+}
+
+/// A yes that was given before the call, as Median's `context.approval`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ApprovalMark {
+    /// None was needed.
+    #[default]
+    None,
+    /// A reviewer approved.
+    Reviewer {
+        /// Who.
+        by: Option<String>,
+    },
+    /// A teammate approved.
+    Teammate {
+        /// Who.
+        by: Option<String>,
+    },
+}
+
+/// What a call says about itself to the provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Our correlation id.
+    pub run_id: RunId,
+    /// The tool.
+    pub tool: &'a ToolSpec,
+    /// Valid, coerced arguments: a JSON object.
+    pub arguments: &'a JsonText,
+    /// `X-Caller-Identity`.
+    pub caller: Option<&'a str>,
+    /// The conversation, when the agent names one.
+    pub conversation: Option<&'a str>,
+    /// Where the provider's response node delivers late answers.
+    pub callback_url: &'a str,
+    /// A yes given before.
+    pub approval: &'a ApprovalMark,
+}
+
+/// What a provider's answer to a call means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallAnswer {
+    /// The run has this outcome now.
+    Settled(RunOutcome),
+    /// A query was accepted under the provider's own correlation id; the payload arrives by callback.
+    Accepted {
+        /// The provider's `correlation_id`.
+        correlation_id: String,
+    },
+}
+
+/// The request that fetches the endpoint's manifest.
+pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
+    match settings.dialect {
+        Dialect::Topology => topology::encode_manifest_request(settings),
+        Dialect::Median => median::encode_manifest_request(settings),
+    }
+}
+
+/// Checks a manifest body by every rule of the dialect, prefixing names as the settings say. With
+/// [`SyncPolicy::Reject`](crate::domain::endpoint::SyncPolicy) the first bad tool is the error.
+pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
+    match settings.dialect {
+        Dialect::Topology => topology::decode_manifest(settings, body),
+        Dialect::Median => median::decode_manifest(settings, body),
+    }
+}
+
+/// The request that runs a tool.
+pub fn encode_call(endpoint: &Endpoint, call: &Call<'_>) -> OutboundRequest {
+    match endpoint.settings.dialect {
+        Dialect::Topology => topology::encode_call(&endpoint.settings, call),
+        Dialect::Median => median::encode_call(&endpoint.settings, call),
+    }
+}
+
+/// Reads the answer to a call.
+pub fn decode_answer(dialect: Dialect, tool: &ToolSpec, answer: &InboundAnswer) -> CallAnswer {
+    match dialect {
+        Dialect::Topology => topology::decode_answer(tool, answer),
+        Dialect::Median => median::decode_answer(tool, answer),
+    }
+}

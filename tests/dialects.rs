@@ -1,0 +1,102 @@
+//! Golden fixtures of the dialects: what each makes of a manifest and an answer, and the bytes of what it sends.
+//!
+//! A fixture says why it is there; its file name or that sentence names the public thread it comes from.
+
+#[path = "dialects/answers.rs"]
+mod answers;
+#[path = "dialects/any_bytes.rs"]
+mod any_bytes;
+#[path = "dialects/calls.rs"]
+mod calls;
+#[path = "dialects/manifests.rs"]
+mod manifests;
+
+use serde::Deserialize;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use toolgate::domain::endpoint::{Endpoint, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
+use toolgate::domain::ids::{EndpointId, OrgId};
+use toolgate::domain::risk::Risk;
+use toolgate::domain::secret::Secret;
+use toolgate::domain::time::Timestamp;
+use toolgate::domain::tool::{Dialect, ToolKind, ToolSpec};
+
+const RUN_ID: &str = "0198a000-0000-7000-8000-000000000001";
+const CALLBACK_URL: &str = "https://gate.example/callbacks/0198a000-0000-7000-8000-0000000000ff";
+
+fn folder(dialect: Dialect, kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(dialect.as_str()).join(kind)
+}
+
+/// Every fixture of a folder, by file name. An empty folder is a mistake of the test.
+fn fixtures<T: for<'de> Deserialize<'de>>(dialect: Dialect, kind: &str) -> Vec<(String, T)> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder(dialect, kind))
+        .expect("a folder of fixtures")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no fixtures of {} {kind}", dialect.as_str());
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("a readable fixture");
+            let fixture = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (path.display().to_string(), fixture)
+        })
+        .collect()
+}
+
+fn settings(dialect: Dialect) -> EndpointSettings {
+    let (base_url, auth) = match dialect {
+        Dialect::Topology => (
+            "https://pulse.example/base",
+            EndpointAuth::Header { name: "X-Auth".to_owned(), value: Secret::new("s3cret") },
+        ),
+        Dialect::Median => ("https://median.example/base", EndpointAuth::SigningSecret(Secret::new("test-secret"))),
+    };
+    EndpointSettings {
+        name: "provider".to_owned(),
+        dialect,
+        base_url: base_url.to_owned(),
+        auth,
+        name_prefix: None,
+        enabled: true,
+        sync_policy: SyncPolicy::Reject,
+        sync_interval_s: None,
+        tool_changes: ToolChanges::Accept,
+        inline_manifest: None,
+    }
+}
+
+fn tool(name: &str, provider_name: &str, kind: &str, risk: Option<&str>) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        provider_name: provider_name.to_owned(),
+        title: None,
+        description: None,
+        kind: ToolKind::parse(kind).expect("a kind"),
+        input_schema: Arc::new(json!({"type": "object"})),
+        output_schema: None,
+        risk: risk.map(|word| Risk::parse(word).expect("a risk")),
+        requires_confirmation: false,
+        llm_format: false,
+        mutating: false,
+        timeout: Some(Duration::from_secs(1)),
+        hash: String::new(),
+    }
+}
+
+fn endpoint(dialect: Dialect) -> Endpoint {
+    Endpoint {
+        id: EndpointId::from_uuid(uuid::Uuid::nil()),
+        org_id: OrgId::from_uuid(uuid::Uuid::nil()),
+        settings: settings(dialect),
+        callback_secrets: Vec::new(),
+        sync: SyncState::default(),
+        version: 1,
+        created_at: Timestamp::default(),
+        updated_at: Timestamp::default(),
+    }
+}
