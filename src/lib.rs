@@ -48,3 +48,4 @@
 
 pub mod dialects;
 pub mod domain;
+pub mod engine;

@@ -1,0 +1,307 @@
+//! The catalog: an immutable snapshot of what an organization offers, and who of its agents sees what.
+//!
+//! **Invariant:** listing and calling go through the same [`VisibleSet`], so what is listed is exactly what is callable.
+
+use super::dispatch::gate::EndpointGate;
+use super::settings::{EngineSettings, MAX_PENDING_TTL, MAX_RUN_TIMEOUT};
+use super::store_port::OrgConfig;
+use crate::domain::egress::EgressPolicy;
+use crate::domain::endpoint::{Endpoint, SharedEndpoint, ToolChanges};
+use crate::domain::group::{self, Group, Subject, Verdict};
+use crate::domain::ids::{EndpointId, GroupId};
+use crate::domain::org::{Limits, Org, OrgState};
+use crate::domain::risk::Risk;
+use crate::domain::tool::{Dialect, ToolKind, ToolPolicy, ToolSpec};
+use bytes::Bytes;
+use dashmap::DashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Whether a tool can be listed and called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolState {
+    /// It can.
+    Active,
+    /// Its declaration changed and nobody has accepted it yet.
+    Quarantined,
+    /// Its endpoint is switched off.
+    Disabled,
+}
+
+impl ToolState {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ToolState::Active => "active",
+            ToolState::Quarantined => "quarantined",
+            ToolState::Disabled => "disabled",
+        }
+    }
+}
+
+/// One tool with everything a run of it needs.
+#[derive(Debug)]
+pub struct CatalogTool {
+    /// What the endpoint declares.
+    pub spec: ToolSpec,
+    /// The canonical id.
+    pub id: String,
+    /// Its endpoint.
+    pub endpoint: SharedEndpoint,
+    /// In-flight cap and breaker of the endpoint.
+    pub gate: Arc<EndpointGate>,
+    /// What the tenant set.
+    pub policy: ToolPolicy,
+    /// Whether it can be used.
+    pub state: ToolState,
+    /// The declared risk, raised by the policy; `None` when neither says anything.
+    pub risk: Option<Risk>,
+    /// The end user has to confirm each call.
+    pub requires_confirmation: bool,
+    /// The run deadline.
+    pub timeout: Duration,
+    /// Lifetime of a pending run.
+    pub pending_ttl: Duration,
+}
+
+impl CatalogTool {
+    /// The risk that group rules compare: an undeclared one counts as `medium`, since neither dialect has plain reads.
+    pub fn counted_risk(&self) -> Risk {
+        self.risk.unwrap_or(match self.endpoint.settings.dialect {
+            Dialect::Topology | Dialect::Median => Risk::Medium,
+        })
+    }
+
+    /// Whether the provider answers in the exchange of the call itself.
+    pub fn answers_at_once(&self) -> bool {
+        match self.endpoint.settings.dialect {
+            Dialect::Topology => false,
+            Dialect::Median => true,
+        }
+    }
+
+    /// Whether a call may be recorded after the fact: a lost record then loses no effect, because an uncertain outcome
+    /// of such a call counts as failed and is never sent again.
+    pub fn is_recorded_later(&self) -> bool {
+        match self.endpoint.settings.dialect {
+            Dialect::Topology => false,
+            Dialect::Median => self.risk == Some(Risk::Low) && !self.requires_confirmation,
+        }
+    }
+
+    /// Whether a run stays pending after a good acknowledgement.
+    pub fn stays_pending(&self) -> bool {
+        match self.endpoint.settings.dialect {
+            Dialect::Topology => self.spec.kind == ToolKind::Query,
+            Dialect::Median => false,
+        }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { tool: &self.spec.name, endpoint: &self.endpoint.settings.name, risk: self.counted_risk() }
+    }
+}
+
+/// The tools one set of groups may use.
+#[derive(Debug)]
+pub struct VisibleSet {
+    by_name: HashMap<String, Arc<CatalogTool>>,
+    ordered: Vec<Arc<CatalogTool>>,
+    rendered: OnceLock<Rendered>,
+}
+
+/// A manifest as it is sent, with its ETag.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The body.
+    pub body: Bytes,
+    /// The quoted entity tag.
+    pub etag: String,
+}
+
+impl VisibleSet {
+    /// The tool with this bare name or canonical id: one look-up, never a split.
+    pub fn resolve(&self, name: &str) -> Option<&Arc<CatalogTool>> {
+        self.by_name.get(name)
+    }
+
+    /// The tools in order of id.
+    pub fn tools(&self) -> &[Arc<CatalogTool>] {
+        &self.ordered
+    }
+
+    /// The manifest, rendered by the first who asks.
+    pub fn rendered(&self, render: impl FnOnce(&[Arc<CatalogTool>]) -> Rendered) -> &Rendered {
+        self.rendered.get_or_init(|| render(&self.ordered))
+    }
+}
+
+/// An immutable snapshot of an organization.
+#[derive(Debug)]
+pub struct Catalog {
+    /// The organization.
+    pub org: Org,
+    /// Limits in force.
+    pub limits: Limits,
+    /// Addresses the organization may reach.
+    pub egress: Arc<EgressPolicy>,
+    /// Which state of the store this is.
+    pub revision: u64,
+    groups: HashMap<GroupId, Group>,
+    endpoints: HashMap<EndpointId, (SharedEndpoint, usize)>,
+    tools: BTreeMap<String, Arc<CatalogTool>>,
+    visible: DashMap<Vec<GroupId>, Arc<VisibleSet>>,
+}
+
+impl Catalog {
+    /// Builds the snapshot of `config`. `gate_of` answers the gate an endpoint keeps from snapshot to snapshot.
+    pub fn build(
+        config: OrgConfig,
+        settings: &EngineSettings,
+        mut gate_of: impl FnMut(EndpointId, &Limits) -> Arc<EndpointGate>,
+    ) -> Self {
+        let limits = limits_in_force(&config.org, settings);
+        let egress = Arc::new(egress_policy(&config.org, settings));
+        let mut endpoints = HashMap::new();
+        let mut tools = BTreeMap::new();
+        for (endpoint, specs) in config.endpoints {
+            let gate = gate_of(endpoint.id, &limits);
+            let endpoint = Arc::new(endpoint);
+            endpoints.insert(endpoint.id, (Arc::clone(&endpoint), specs.len()));
+            for spec in specs {
+                let policy = config.policies.get(&spec.name).cloned().unwrap_or_default();
+                let tool = catalog_tool(spec, &endpoint, &gate, policy, &limits, settings);
+                tools.insert(tool.spec.name.clone(), Arc::new(tool));
+            }
+        }
+        let groups = config.groups.into_iter().map(|group| (group.id, group)).collect();
+        let (org, revision) = (config.org, config.revision);
+        Self { org, limits, egress, revision, groups, endpoints, tools, visible: DashMap::new() }
+    }
+
+    /// The tools that a key of these groups may list and call.
+    pub fn visible(&self, groups: &[GroupId]) -> Arc<VisibleSet> {
+        if let Some(set) = self.visible.get(groups) {
+            return Arc::clone(&set);
+        }
+        let set = Arc::new(self.visible_set(groups));
+        self.visible.insert(groups.to_vec(), Arc::clone(&set));
+        set
+    }
+
+    fn visible_set(&self, groups: &[GroupId]) -> VisibleSet {
+        let mut ordered: Vec<Arc<CatalogTool>> = self
+            .tools
+            .values()
+            .filter(|tool| tool.state == ToolState::Active && self.org.state == OrgState::Active)
+            .filter(|tool| matches!(self.verdict(groups, tool), Verdict::Allowed { .. }))
+            .cloned()
+            .collect();
+        ordered.sort_by(|a, b| a.id.cmp(&b.id));
+        let by_name = ordered
+            .iter()
+            .flat_map(|tool| [(tool.spec.name.clone(), Arc::clone(tool)), (tool.id.clone(), Arc::clone(tool))])
+            .collect();
+        VisibleSet { by_name, ordered, rendered: OnceLock::new() }
+    }
+
+    /// What the groups of a key say of a tool, whatever the tool's state.
+    pub fn verdict<'a>(&'a self, groups: &[GroupId], tool: &CatalogTool) -> Verdict<'a> {
+        group::decide(groups.iter().filter_map(|id| self.groups.get(id)), tool.subject())
+    }
+
+    /// One endpoint.
+    pub fn endpoint(&self, id: EndpointId) -> Option<&SharedEndpoint> {
+        self.endpoints.get(&id).map(|(endpoint, _)| endpoint)
+    }
+
+    /// How many tools an endpoint has.
+    pub fn tool_count(&self, id: EndpointId) -> usize {
+        self.endpoints.get(&id).map_or(0, |(_, count)| *count)
+    }
+
+    /// Every endpoint.
+    pub fn endpoints(&self) -> impl Iterator<Item = &SharedEndpoint> {
+        self.endpoints.values().map(|(endpoint, _)| endpoint)
+    }
+
+    /// Every tool, in order of name, whatever its state.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<CatalogTool>> {
+        self.tools.values()
+    }
+
+    /// The tool with this catalog name, whatever its state.
+    pub fn tool(&self, name: &str) -> Option<&Arc<CatalogTool>> {
+        self.tools.get(name)
+    }
+
+    /// Whether the name of a group is known, and its id.
+    pub fn group_id(&self, name: &str) -> Option<GroupId> {
+        self.groups.values().find(|group| group.name == name).map(|group| group.id)
+    }
+
+    /// The name of a group.
+    pub fn group_name(&self, id: GroupId) -> Option<&str> {
+        self.groups.get(&id).map(|group| group.name.as_str())
+    }
+}
+
+fn catalog_tool(
+    spec: ToolSpec,
+    endpoint: &Arc<Endpoint>,
+    gate: &Arc<EndpointGate>,
+    policy: ToolPolicy,
+    limits: &Limits,
+    settings: &EngineSettings,
+) -> CatalogTool {
+    // A policy only ever makes a call stricter, whatever was declared since it was set.
+    let risk = spec.risk.max(policy.risk);
+    let accepted = policy.accepted_hash.as_deref() == Some(spec.hash.as_str());
+    let state = if !endpoint.settings.enabled {
+        ToolState::Disabled
+    } else if endpoint.settings.tool_changes == ToolChanges::Review && !accepted {
+        ToolState::Quarantined
+    } else {
+        ToolState::Active
+    };
+    CatalogTool {
+        id: spec.canonical_id(endpoint.settings.dialect),
+        requires_confirmation: spec.requires_confirmation
+            || policy.requires_confirmation == Some(true)
+            || risk == Some(Risk::Reviewed),
+        timeout: policy.timeout.or(spec.timeout).unwrap_or(settings.run_timeout).min(MAX_RUN_TIMEOUT),
+        pending_ttl: policy.pending_ttl.unwrap_or(Duration::from_millis(limits.pending_ttl_ms)).min(MAX_PENDING_TTL),
+        endpoint: Arc::clone(endpoint),
+        gate: Arc::clone(gate),
+        spec,
+        policy,
+        state,
+        risk,
+    }
+}
+
+/// The operator's ceiling with the tenant's own, lower limits. How often to sync is no ceiling: the tenant's word holds.
+pub fn limits_in_force(org: &Org, settings: &EngineSettings) -> Limits {
+    let ceiling = settings.limits.with(&org.operator_limits);
+    let mut limits = ceiling.clamped(&org.tenant_limits);
+    limits.sync_interval_s = org.tenant_limits.sync_interval_s.unwrap_or(ceiling.sync_interval_s);
+    limits
+}
+
+/// What of the operator's networks the organization was given: the part of each grant inside the ceiling.
+pub fn egress_policy(org: &Org, settings: &EngineSettings) -> EgressPolicy {
+    if settings.egress_default_allow {
+        return EgressPolicy { allow: settings.egress_allow.clone() };
+    }
+    let allow = org
+        .egress_allow
+        .iter()
+        .flat_map(|grant| {
+            settings.egress_allow.iter().filter_map(move |ceiling| {
+                if ceiling.contains(grant) { Some(*grant) } else { grant.contains(ceiling).then_some(*ceiling) }
+            })
+        })
+        .collect();
+    EgressPolicy { allow }
+}

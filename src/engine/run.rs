@@ -1,0 +1,410 @@
+//! Running a tool: from an agent's request to its answer, as one visible sequence of phases.
+
+use super::Engine;
+use super::access::AgentAccess;
+use super::actors::org_handle::OrgHandle;
+use super::catalog::CatalogTool;
+use super::confirmation::{Binding, Confirmation};
+use super::dispatch::call::Dispatch;
+use super::dispatch::gate::{GatePermit, GateRefusal};
+use super::in_flight::InFlightGuard;
+use super::org::rate_limits::RateRefusal;
+use super::ports::StoreError;
+use super::runs::{Admitted, Patience};
+use super::schemas::Side;
+use super::settings::MAX_WAIT;
+use super::store_port::TokenUse;
+use crate::domain::canonical;
+use crate::domain::coerce::coerce_as;
+use crate::domain::ids::RunId;
+use crate::domain::json::JsonText;
+use crate::domain::run::{Run, RunIntent, RunOutcome, RunStatus};
+use crate::domain::schema::FieldError;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// What an agent asks for.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// Canonical id or bare name.
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: JsonText,
+    /// The caller's own id, echoed.
+    pub request_id: Option<String>,
+    /// A confirmation token.
+    pub confirmation: Option<String>,
+    /// `X-Caller-Identity`.
+    pub caller: Option<String>,
+    /// `context.conversation` or `Conversation-Id`.
+    pub conversation: Option<String>,
+    /// `Prefer: wait`.
+    pub wait: Option<Duration>,
+    /// `traceparent` to send on.
+    pub traceparent: Option<String>,
+}
+
+/// What an agent is answered.
+#[derive(Clone, Debug)]
+pub enum RunReply {
+    /// A run, as it stands.
+    Run(Arc<Run>),
+    /// The end user has to say yes first; nothing was sent.
+    ConfirmationRequired {
+        /// The tool that was asked for.
+        tool: Arc<CatalogTool>,
+        /// The token to come back with.
+        confirmation: Confirmation,
+    },
+}
+
+/// Why no run was made.
+#[derive(Debug, thiserror::Error)]
+pub enum RunRefusal {
+    /// No tool of that name is visible to this key.
+    #[error("there is no such tool")]
+    UnknownTool,
+    /// The arguments do not satisfy the schema.
+    #[error("the arguments are not valid")]
+    InvalidArguments(Vec<FieldError>),
+    /// The holder of this key cannot confirm for a person.
+    #[error("the call needs a confirmation this key cannot give")]
+    CannotConfirm,
+    /// The token is not for this call.
+    #[error("the confirmation does not match")]
+    ConfirmationMismatch,
+    /// A limit is used up.
+    #[error("a rate limit refused the call")]
+    RateLimited(RateRefusal),
+    /// The endpoint cannot take the call now.
+    #[error("the endpoint is unavailable")]
+    Unavailable(GateRefusal),
+    /// toolgate is too busy, or stopping.
+    #[error("the gateway is overloaded")]
+    Overloaded,
+    /// The store does not answer.
+    #[error("the store does not answer")]
+    Store(#[source] StoreError),
+}
+
+impl From<StoreError> for RunRefusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Overloaded => RunRefusal::Overloaded,
+            // The endpoint went away since the tool was found.
+            StoreError::NotFound => RunRefusal::UnknownTool,
+            other => RunRefusal::Store(other),
+        }
+    }
+}
+
+/// Arguments that satisfy the tool's schema.
+struct ValidArguments {
+    sent: JsonText,
+    /// `None` when coercion changed nothing.
+    coerced: Option<JsonText>,
+    value: Value,
+}
+
+/// What the confirmation phase found.
+enum Consent {
+    NotNeeded,
+    Given(TokenUse),
+    Missing(Confirmation),
+}
+
+/// A run that waits for a person.
+struct Held {
+    org: OrgHandle,
+    run: Arc<Run>,
+    guard: InFlightGuard,
+}
+
+/// Time for recording an outcome, beyond the provider's own deadline.
+const RECORDING_SLACK: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// Runs a tool: one phase after the other, in the order the contract checks things. The branches of the rarer kinds
+    /// of run are boxed, so that a plain call does not carry their state about.
+    pub async fn run(&self, access: &AgentAccess, request: RunRequest) -> Result<RunReply, RunRefusal> {
+        let begun = Instant::now();
+        let guard = self.0.in_flight.enter().ok_or(RunRefusal::Overloaded)?;
+        let tool = resolve(access, &request.tool)?;
+        let arguments = self.validate(&tool, &request)?;
+        let consent = self.consent(access, &tool, &arguments, &request)?;
+        self.charge(access, &tool, &request)?;
+        let token = match consent {
+            Consent::NotNeeded => None,
+            Consent::Given(token) => {
+                // A used token answers its run, however its endpoint is by now.
+                if let Some(run) = Box::pin(self.run_of_token(access, &token)).await? {
+                    return Ok(RunReply::Run(run));
+                }
+                Some(token)
+            }
+            Consent::Missing(confirmation) => return Ok(RunReply::ConfirmationRequired { tool, confirmation }),
+        };
+        let patience = patience(&tool, &request, begun);
+        if tool.risk.is_some_and(|risk| risk.needs_approval()) {
+            let run = self.new_run(access, &tool, arguments, &request, RunStatus::AwaitingApproval);
+            let held = Held { org: access.org().clone(), run: Arc::new(run), guard };
+            return Box::pin(self.hold(held, token, patience)).await;
+        }
+        let permit = self.enter_gate(access, &tool).await?;
+        let run = self.new_run(access, &tool, arguments, &request, RunStatus::Pending);
+        let mut dispatch = Dispatch {
+            engine: self.clone(),
+            org: access.org().clone(),
+            catalog: Arc::clone(access.catalog()),
+            tool: Arc::clone(&tool),
+            run: Arc::new(run),
+            permit: Some(permit),
+            guard,
+            begun,
+            traceparent: request.traceparent.clone(),
+            durable: true,
+        };
+        let waits_to_the_end = request.wait.is_none_or(|wait| wait >= tool.timeout);
+        if tool.is_recorded_later() && token.is_none() && waits_to_the_end {
+            dispatch.durable = false;
+            return run_recorded_later(dispatch).await;
+        }
+        Box::pin(self.run_durably(dispatch, token, patience)).await
+    }
+
+    /// Coerces and validates, before anything is charged or anyone is asked.
+    fn validate(&self, tool: &CatalogTool, request: &RunRequest) -> Result<ValidArguments, RunRefusal> {
+        let spec = &tool.spec;
+        let draft = tool.endpoint.settings.dialect.default_draft();
+        let fault = |message: String| {
+            RunRefusal::InvalidArguments(vec![FieldError {
+                pointer: String::new(),
+                keyword: "schema".to_owned(),
+                message,
+            }])
+        };
+        let schema = self
+            .0
+            .schemas
+            .get(&spec.hash, Side::Input, &spec.input_schema, draft)
+            .map_err(|refused| fault(format!("the tool's own schema is refused: {refused}")))?;
+        let mut value: Value = serde_json::from_str(request.arguments.as_str())
+            .map_err(|error| fault(format!("the arguments cannot be read: {error}")))?;
+        let changed = coerce_as(&spec.input_schema, draft, &mut value);
+        schema.validate(&value).map_err(RunRefusal::InvalidArguments)?;
+        let coerced = changed.then(|| JsonText::of(&value));
+        Ok(ValidArguments { sent: request.arguments.clone(), coerced, value })
+    }
+
+    fn consent(
+        &self,
+        access: &AgentAccess,
+        tool: &CatalogTool,
+        arguments: &ValidArguments,
+        request: &RunRequest,
+    ) -> Result<Consent, RunRefusal> {
+        if !tool.requires_confirmation {
+            // A token that nothing asked for is for another call.
+            return request
+                .confirmation
+                .as_ref()
+                .map_or(Ok(Consent::NotNeeded), |_| Err(RunRefusal::ConfirmationMismatch));
+        }
+        if !access.key().confirms {
+            return Err(RunRefusal::CannotConfirm);
+        }
+        let arguments_hash = canonical::sha256_hex(&arguments.value);
+        let binding = Binding {
+            org: access.key().org_id,
+            agent_key: access.key().id,
+            caller: request.caller.as_deref(),
+            tool: &tool.spec.name,
+            tool_hash: &tool.spec.hash,
+            arguments_hash: &arguments_hash,
+        };
+        let now = self.clock().now();
+        if let Some(token) = &request.confirmation {
+            let used = self.0.seal.check(token, binding, now).ok_or(RunRefusal::ConfirmationMismatch)?;
+            return Ok(Consent::Given(used));
+        }
+        let mut nonce = [0; 16];
+        self.clock().fill_random(&mut nonce);
+        let ttl = Duration::from_millis(access.catalog().limits.confirmation_ttl_ms);
+        let expires_at = now.plus(ttl);
+        let token = self.0.seal.issue(binding, nonce, expires_at);
+        Ok(Consent::Missing(Confirmation { token, expires_at, summary: summary(tool, &arguments.value) }))
+    }
+
+    /// The run that a confirmation token has started.
+    async fn run_of_token(&self, access: &AgentAccess, token: &TokenUse) -> Result<Option<Arc<Run>>, RunRefusal> {
+        match self.store().token_run(token.nonce_hash).await? {
+            Some(id) => Ok(self.store().run(access.key().org_id, id).await?.map(Arc::new)),
+            None => Ok(None),
+        }
+    }
+
+    fn charge(&self, access: &AgentAccess, tool: &CatalogTool, request: &RunRequest) -> Result<(), RunRefusal> {
+        let catalog = access.catalog();
+        let charged = access.org().rates().charge_run(&tool.spec.name, request.caller.as_deref(), &catalog.limits);
+        charged.map_err(|refusal| {
+            self.metrics().rate_limited(&catalog.org.slug, refusal.scope.as_str());
+            RunRefusal::RateLimited(refusal)
+        })
+    }
+
+    async fn enter_gate(&self, access: &AgentAccess, tool: &CatalogTool) -> Result<GatePermit, RunRefusal> {
+        tool.gate.enter(self.clock().monotonic()).await.map_err(|refusal| {
+            let (org, endpoint) = (&access.catalog().org.slug, &tool.endpoint.settings.name);
+            self.metrics().provider_request(org, endpoint, refusal.as_str());
+            RunRefusal::Unavailable(refusal)
+        })
+    }
+
+    fn new_run(
+        &self,
+        access: &AgentAccess,
+        tool: &CatalogTool,
+        arguments: ValidArguments,
+        request: &RunRequest,
+        status: RunStatus,
+    ) -> Run {
+        let now = self.clock().now();
+        // A run that is answered in its own exchange is open no longer than that exchange can last: whatever is open
+        // beyond was cut off by a crash.
+        let lifetime = match status {
+            RunStatus::AwaitingApproval => Duration::from_millis(access.catalog().limits.approval_ttl_ms),
+            _ if tool.stays_pending() => tool.pending_ttl,
+            _ => tool.timeout + CRASH_GRACE,
+        };
+        let intent = RunIntent {
+            id: RunId::from_uuid(self.clock().new_uuid()),
+            org_id: access.key().org_id,
+            agent_key: access.key().id,
+            endpoint_id: tool.endpoint.id,
+            endpoint_name: tool.endpoint.settings.name.clone(),
+            dialect: tool.endpoint.settings.dialect,
+            tool: tool.spec.name.clone(),
+            kind: tool.spec.kind,
+            llm_format: tool.spec.llm_format,
+            tool_hash: tool.spec.hash.clone(),
+            request_id: request.request_id.clone(),
+            caller: request.caller.clone(),
+            conversation: request.conversation.clone(),
+            arguments_sent: arguments.sent,
+            arguments_coerced: arguments.coerced,
+            created_at: now,
+            expires_at: Some(now.plus(lifetime)),
+        };
+        let started = status == RunStatus::Pending;
+        Run {
+            intent,
+            outcome: RunOutcome::bare(status, started),
+            provider_correlation_id: None,
+            withheld_result: None,
+            attempts: Vec::new(),
+            updated_at: now,
+            finished_at: None,
+        }
+    }
+
+    /// Holds a run for a person: durable, nothing sent.
+    async fn hold(&self, held: Held, token: Option<TokenUse>, patience: Patience) -> Result<RunReply, RunRefusal> {
+        let waiting = held.guard.clone();
+        let (admitted, answer) = oneshot::channel();
+        let engine = self.clone();
+        tokio::spawn(async move {
+            let Held { org, run, guard } = held;
+            // Nobody waits any more when the client has gone; the run is held all the same.
+            let ended = engine.admit(&org, &run, token).await;
+            if let Ok(Admitted::New(_)) = ended {
+                engine.count_status_of(&org.catalog().org.slug, &run);
+            }
+            let _ = admitted.send(ended);
+            drop(guard);
+        });
+        self.answer_admitted(answer, patience, waiting).await
+    }
+
+    /// Intent first, then the send, both in a task of their own: a client that goes away cancels nothing, and no run is
+    /// left between its record and its sending.
+    async fn run_durably(
+        &self,
+        dispatch: Dispatch,
+        token: Option<TokenUse>,
+        patience: Patience,
+    ) -> Result<RunReply, RunRefusal> {
+        let waiting = dispatch.guard.clone();
+        let (admitted, answer) = oneshot::channel();
+        let engine = self.clone();
+        tokio::spawn(async move {
+            // From before its record until after its outcome the run's time is not over on this node.
+            let _here = engine.0.in_flight.dispatch(dispatch.run.intent.id);
+            let outcome = engine.admit(&dispatch.org, &dispatch.run, token).await;
+            let is_new = matches!(outcome, Ok(Admitted::New(_)));
+            let _ = admitted.send(outcome);
+            if is_new {
+                dispatch.send_and_record().await;
+            }
+        });
+        self.answer_admitted(answer, patience, waiting).await
+    }
+
+    /// What the client is answered of an admitted run; a stop waits for the answer too.
+    async fn answer_admitted(
+        &self,
+        admitted: oneshot::Receiver<Result<Admitted, RunRefusal>>,
+        patience: Patience,
+        waiting: InFlightGuard,
+    ) -> Result<RunReply, RunRefusal> {
+        // The task sends before it ends, unless it panics.
+        let admitted = admitted.await.map_err(|_| RunRefusal::Overloaded)??;
+        let run = match admitted {
+            Admitted::New(waiter) => self.await_run(waiter, patience).await,
+            Admitted::Before(run) => run,
+        };
+        drop(waiting);
+        Ok(RunReply::Run(run))
+    }
+}
+
+/// Time between a run's deadline and the moment at which an open record of it can only be the trace of a crash.
+const CRASH_GRACE: Duration = Duration::from_secs(5);
+
+/// The look-up touches what this key may see and nothing else, so every unknown name fails alike.
+fn resolve(access: &AgentAccess, name: &str) -> Result<Arc<CatalogTool>, RunRefusal> {
+    let visible = access.catalog().visible(&access.key().groups);
+    visible.resolve(name).cloned().ok_or(RunRefusal::UnknownTool)
+}
+
+fn patience(tool: &CatalogTool, request: &RunRequest, begun: Instant) -> Patience {
+    let whole_exchange = tool.timeout + RECORDING_SLACK;
+    let wait = request.wait.map(|wait| wait.min(MAX_WAIT));
+    if tool.risk.is_some_and(|risk| risk.needs_approval()) {
+        return Patience { until: begun + wait.unwrap_or_default(), for_final: wait.is_some() };
+    }
+    if tool.answers_at_once() {
+        return Patience { until: begun + wait.map_or(whole_exchange, |w| w.min(whole_exchange)), for_final: true };
+    }
+    // A topology acknowledges in the exchange; its payload is waited for only when the agent says so.
+    Patience { until: begun + wait.unwrap_or(whole_exchange), for_final: wait.is_some() }
+}
+
+/// What a person is asked, of the coerced arguments that would be sent.
+fn summary(tool: &CatalogTool, arguments: &Value) -> String {
+    const LONGEST: usize = 500;
+    let title = tool.spec.title.as_deref().unwrap_or(&tool.spec.name);
+    let text = arguments.to_string();
+    let cut: String = text.chars().take(LONGEST).collect();
+    let ellipsis = if cut.len() < text.len() { "…" } else { "" };
+    format!("Run \"{title}\" ({}) with {cut}{ellipsis}", tool.spec.name)
+}
+
+/// Sends in a task of its own and answers when it is done; the record is written behind.
+async fn run_recorded_later(dispatch: Dispatch) -> Result<RunReply, RunRefusal> {
+    let ended = tokio::spawn(dispatch.send_and_record()).await;
+    // The task is never aborted, and a panic in it is a fault of ours that the edge answers as such.
+    ended.map(RunReply::Run).map_err(|_| RunRefusal::Overloaded)
+}

@@ -1,0 +1,115 @@
+//! Fetching a manifest: tried again while there is a point in it, and every failure put into words.
+
+use crate::dialects;
+use crate::domain::endpoint::{Endpoint, EndpointSettings};
+use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
+use crate::domain::org::Org;
+use crate::engine::Engine;
+use crate::engine::catalog::egress_policy;
+use crate::engine::dispatch;
+use crate::engine::ports::TransportFault;
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Manifest fetches are tried this often in all.
+const FETCH_ATTEMPTS: u32 = 3;
+
+impl Engine {
+    /// Fetches and checks the manifest, trying again on connect errors and 502/503/504 while the deadline lasts.
+    pub(super) async fn fetch_manifest(
+        &self,
+        org: &Org,
+        endpoint: &Endpoint,
+    ) -> (Result<Manifest, SyncFault>, Option<u16>) {
+        let settings = &endpoint.settings;
+        if let Some(inline) = &settings.inline_manifest {
+            let body = Bytes::copy_from_slice(inline.as_str().as_bytes());
+            return (self.decode(settings, body).await, None);
+        }
+        let egress = egress_policy(org, self.settings());
+        let deadline = Instant::now() + self.settings().manifest_fetch_timeout;
+        let mut attempt = 1;
+        loop {
+            let mut request = dialects::encode_manifest_request(settings);
+            dispatch::sign_if_wanted(&mut request, &settings.auth, self.clock().now());
+            let transport = &self.0.ports.transport;
+            let answer = transport.send(&request, &egress, self.settings().manifest_bytes, deadline).await;
+            let may_repeat = match &answer {
+                Ok(answer) => matches!(answer.status, 502..=504),
+                Err(error) => !error.bytes_sent && is_connect_fault(error.kind),
+            };
+            if !may_repeat || attempt == FETCH_ATTEMPTS || !self.pause(attempt, deadline).await {
+                return match answer {
+                    Ok(answer) => (self.checked(settings, answer.body, answer.status).await, Some(answer.status)),
+                    Err(error) => (Err(self.fetch_fault(error.kind)), None),
+                };
+            }
+            attempt += 1;
+        }
+    }
+
+    /// The manifest of an answer.
+    async fn checked(&self, settings: &EndpointSettings, body: Bytes, status: u16) -> Result<Manifest, SyncFault> {
+        match status {
+            200 => self.decode(settings, body).await,
+            401 | 403 => Err(SyncFault::new(
+                SyncReason::Unauthorized,
+                format!("the provider refused the credentials with HTTP {status}"),
+            )),
+            status => Err(SyncFault::new(
+                SyncReason::BadStatus,
+                format!("the provider answered HTTP {status} where 200 is expected; redirects are not followed"),
+            )),
+        }
+    }
+
+    /// Checks a manifest beside the event loops: its schemas are compiled, and a hostile one makes that last. One at a
+    /// time, so that whoever sends many of them slows down nothing but syncs.
+    async fn decode(&self, settings: &EndpointSettings, body: Bytes) -> Result<Manifest, SyncFault> {
+        let unchecked = || SyncFault::new(SyncReason::BadManifest, "the manifest could not be checked");
+        let _one = self.0.decoding.acquire().await.map_err(|_| unchecked())?;
+        let settings = settings.clone();
+        let checked = tokio::task::spawn_blocking(move || dialects::decode_manifest(&settings, &body)).await;
+        checked.unwrap_or_else(|_| Err(unchecked()))
+    }
+
+    /// A jittered pause before the next attempt; false when the deadline leaves no room for it.
+    async fn pause(&self, attempt: u32, deadline: Instant) -> bool {
+        let pause = Duration::from_millis(u64::from(100 * attempt) + self.random_below(100 * u64::from(attempt)));
+        let until = Instant::now() + pause;
+        if until >= deadline {
+            return false;
+        }
+        tokio::time::sleep_until(until).await;
+        true
+    }
+
+    fn fetch_fault(&self, fault: TransportFault) -> SyncFault {
+        let seconds = self.settings().manifest_fetch_timeout.as_secs();
+        let (reason, message) = match fault {
+            TransportFault::BlockedAddress => (
+                SyncReason::BlockedAddress,
+                "the address is private, reserved or the gateway's own; ask the operator to allow it".to_owned(),
+            ),
+            TransportFault::Timeout | TransportFault::ConnectTimeout => {
+                (SyncReason::Timeout, format!("the provider did not answer within {seconds} s"))
+            }
+            TransportFault::TooLarge => {
+                let limit = self.settings().manifest_bytes;
+                (SyncReason::TooLarge, format!("the manifest is larger than {limit} bytes"))
+            }
+            TransportFault::Malformed => (SyncReason::NotJson, "the answer is not valid HTTP".to_owned()),
+            TransportFault::BadUrl
+            | TransportFault::Unresolvable
+            | TransportFault::ConnectFailed
+            | TransportFault::Tls
+            | TransportFault::Reset => (SyncReason::Unreachable, format!("the provider cannot be reached: {fault}")),
+        };
+        SyncFault::new(reason, message)
+    }
+}
+
+const fn is_connect_fault(fault: TransportFault) -> bool {
+    matches!(fault, TransportFault::ConnectFailed | TransportFault::ConnectTimeout | TransportFault::Unresolvable)
+}
