@@ -46,6 +46,7 @@
 //! **Absent on purpose:** no outbound redirect, no proxy from the environment, no fetched `$ref`, no backtracking pattern,
 //! no unbounded queue, no lock around a wait, no clustering of our own.
 
+pub mod adapters;
 pub mod dialects;
 pub mod domain;
 pub mod engine;

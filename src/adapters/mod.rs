@@ -1,0 +1,5 @@
+//! What stands between the engine's ports and the world: each module implements one port and knows no other.
+
+pub mod clock;
+pub mod secrets;
+pub mod store;

@@ -1,0 +1,341 @@
+//! A run as a row: columns for what is queried, one document for what is fixed, two sealed ones for what is private.
+
+use super::rows::{self, present};
+use super::{corrupt, maybe_time_at, place, text_at, time_at, uuid_at};
+use crate::adapters::secrets::SecretBox;
+use crate::domain::error_code::ErrorCode;
+use crate::domain::ids::{EndpointId, KeyId, OrgId, RunId};
+use crate::domain::json::JsonText;
+use crate::domain::run::{Attempt, Run, RunError, RunIntent, RunOutcome, RunStatus};
+use crate::domain::time::Timestamp;
+use crate::domain::tool::{Dialect, ToolKind};
+use crate::engine::store_port::StoreResult;
+use rusqlite::Row;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+const ARGUMENTS: &str = "runs.arguments";
+const OUTCOME: &str = "runs.outcome";
+
+/// The columns that [`RunRow::read`] takes, in its order.
+pub(super) const COLUMNS: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, started, intent, reason, \
+                                  error_code, error_message, provider_correlation_id, attempts, arguments, outcome, \
+                                  created_at, updated_at, finished_at, expires_at";
+
+/// As [`COLUMNS`], without what is sealed.
+pub(super) const BARE_COLUMNS: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, started, intent, reason, \
+                                       error_code, error_message, provider_correlation_id, attempts, NULL, NULL, \
+                                       created_at, updated_at, finished_at, expires_at";
+
+#[derive(Clone, Serialize, Deserialize)]
+struct IntentDoc {
+    agent_key: uuid_text::Text,
+    dialect: String,
+    kind: String,
+    llm_format: bool,
+    tool_hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    conversation: Option<String>,
+}
+
+/// A UUID as text, without asking the `uuid` crate for serde.
+mod uuid_text {
+    use serde::{Deserialize, Serialize};
+    use uuid::Uuid;
+
+    #[derive(Clone, Serialize, Deserialize)]
+    #[serde(try_from = "String", into = "String")]
+    pub(super) struct Text(pub(super) Uuid);
+
+    impl TryFrom<String> for Text {
+        type Error = uuid::Error;
+        fn try_from(text: String) -> Result<Self, uuid::Error> {
+            Uuid::try_parse(&text).map(Self)
+        }
+    }
+
+    impl From<Text> for String {
+        fn from(text: Text) -> Self {
+            text.0.to_string()
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ArgumentsRef<'a> {
+    sent: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coerced: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ArgumentsDoc {
+    sent: Box<RawValue>,
+    #[serde(default, deserialize_with = "present")]
+    coerced: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct OutcomeRef<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_error: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct OutcomeDoc {
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present")]
+    provider_error: Option<Box<RawValue>>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    withheld: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AttemptDoc {
+    at: i64,
+    duration_ms: u64,
+    outcome: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    http_status: Option<u16>,
+}
+
+/// What changes when a run gets an outcome.
+pub(super) struct OutcomeRow {
+    pub(super) status: RunStatus,
+    pub(super) started: bool,
+    pub(super) reason: Option<String>,
+    pub(super) error_code: Option<&'static str>,
+    pub(super) error_message: Option<String>,
+    /// Sealed; `None` when there is nothing to keep.
+    pub(super) sealed: Option<Vec<u8>>,
+}
+
+impl OutcomeRow {
+    pub(super) fn new(secrets: &SecretBox, id: RunId, outcome: &RunOutcome, withheld: Option<&JsonText>) -> Self {
+        let mut private = OutcomeRef {
+            result: outcome.result.as_ref().map(JsonText::raw),
+            provider_error: None,
+            message: None,
+            withheld: withheld.map(JsonText::raw),
+        };
+        let (mut error_code, mut error_message) = (None, None);
+        match &outcome.error {
+            None => {}
+            Some(RunError::Provider(error)) => private.provider_error = Some(error.raw()),
+            Some(RunError::Gateway { code, message }) => {
+                error_code = Some(code.as_str());
+                if in_the_providers_words(*code) {
+                    private.message = Some(message);
+                } else {
+                    error_message = Some(message.clone());
+                }
+            }
+        }
+        let anything = private.result.or(private.provider_error).or(private.withheld).is_some();
+        let anything = anything || private.message.is_some();
+        Self {
+            status: outcome.status,
+            started: outcome.started,
+            reason: outcome.reason.clone(),
+            error_code,
+            error_message,
+            sealed: anything.then(|| secrets.seal(rows::to_text(&private).as_bytes(), &place(OUTCOME, id.uuid()))),
+        }
+    }
+}
+
+/// Whether a failure of this code is told in the provider's words: they may say anything, as a result may.
+fn in_the_providers_words(code: ErrorCode) -> bool {
+    code == ErrorCode::ExecutionFailed
+}
+
+/// A run with its private parts sealed.
+pub(super) struct RunRow {
+    pub(super) org_id: OrgId,
+    pub(super) id: RunId,
+    pub(super) endpoint_id: EndpointId,
+    pub(super) endpoint_name: String,
+    pub(super) tool: String,
+    pub(super) intent: String,
+    pub(super) outcome: OutcomeRow,
+    pub(super) provider_correlation_id: Option<String>,
+    pub(super) attempts: String,
+    pub(super) arguments: Option<Vec<u8>>,
+    pub(super) created_at: Timestamp,
+    pub(super) updated_at: Timestamp,
+    pub(super) finished_at: Option<Timestamp>,
+    pub(super) expires_at: Option<Timestamp>,
+}
+
+impl RunRow {
+    pub(super) fn new(secrets: &SecretBox, run: &Run) -> Self {
+        let intent = &run.intent;
+        let arguments = ArgumentsRef {
+            sent: intent.arguments_sent.raw(),
+            coerced: intent.arguments_coerced.as_ref().map(JsonText::raw),
+        };
+        let fixed = IntentDoc {
+            agent_key: uuid_text::Text(intent.agent_key.uuid()),
+            dialect: intent.dialect.as_str().to_owned(),
+            kind: intent.kind.as_str().to_owned(),
+            llm_format: intent.llm_format,
+            tool_hash: intent.tool_hash.clone(),
+            request_id: intent.request_id.clone(),
+            caller: intent.caller.clone(),
+            conversation: intent.conversation.clone(),
+        };
+        Self {
+            org_id: intent.org_id,
+            id: intent.id,
+            endpoint_id: intent.endpoint_id,
+            endpoint_name: intent.endpoint_name.clone(),
+            tool: intent.tool.clone(),
+            intent: rows::to_text(&fixed),
+            outcome: OutcomeRow::new(secrets, intent.id, &run.outcome, run.withheld_result.as_ref()),
+            provider_correlation_id: run.provider_correlation_id.clone(),
+            attempts: attempts_text(&run.attempts),
+            arguments: Some(secrets.seal(rows::to_text(&arguments).as_bytes(), &place(ARGUMENTS, intent.id.uuid()))),
+            created_at: intent.created_at,
+            updated_at: run.updated_at,
+            finished_at: run.finished_at,
+            expires_at: intent.expires_at,
+        }
+    }
+
+    /// When the run is to be looked at, as long as it is open.
+    pub(super) fn due_at(&self) -> Option<Timestamp> {
+        self.expires_at.filter(|_| self.outcome.status.is_open())
+    }
+
+    /// Reads a row without opening what is sealed.
+    pub(super) fn read(row: &Row<'_>) -> StoreResult<Self> {
+        let code = row.get::<_, Option<String>>(9)?;
+        let code = code.map(|word| ErrorCode::parse(&word).ok_or_else(|| corrupt("run"))).transpose()?;
+        Ok(Self {
+            org_id: OrgId::from_uuid(uuid_at(row, 0)?),
+            id: RunId::from_uuid(uuid_at(row, 1)?),
+            endpoint_id: EndpointId::from_uuid(uuid_at(row, 2)?),
+            endpoint_name: row.get(3)?,
+            tool: row.get(4)?,
+            intent: row.get(7)?,
+            outcome: OutcomeRow {
+                status: RunStatus::parse(text_at(row, 5, "run")?).ok_or_else(|| corrupt("run"))?,
+                started: row.get(6)?,
+                reason: row.get(8)?,
+                error_code: code.map(ErrorCode::as_str),
+                error_message: row.get(10)?,
+                sealed: row.get(14)?,
+            },
+            provider_correlation_id: row.get(11)?,
+            attempts: row.get(12)?,
+            arguments: row.get(13)?,
+            created_at: time_at(row, 15)?,
+            updated_at: time_at(row, 16)?,
+            finished_at: maybe_time_at(row, 17)?,
+            expires_at: maybe_time_at(row, 18)?,
+        })
+    }
+
+    /// Opens what is sealed.
+    pub(super) fn run(self, secrets: &SecretBox) -> StoreResult<Run> {
+        let id = self.id.uuid();
+        let fixed: IntentDoc = rows::from_text("run", &self.intent)?;
+        let arguments: Option<ArgumentsDoc> =
+            self.arguments.map(|sealed| opened(secrets, &sealed, &place(ARGUMENTS, id))).transpose()?;
+        let (sent, coerced) = match arguments {
+            Some(arguments) => (JsonText::from(arguments.sent), arguments.coerced.map(JsonText::from)),
+            None => (JsonText::of(&serde_json::Value::Null), None),
+        };
+        let private: OutcomeDoc = match &self.outcome.sealed {
+            Some(sealed) => opened(secrets, sealed, &place(OUTCOME, id))?,
+            None => OutcomeDoc::default(),
+        };
+        let message = private.message.or(self.outcome.error_message).unwrap_or_default();
+        let code = self.outcome.error_code.and_then(ErrorCode::parse);
+        let gateway = code.map(|code| RunError::Gateway { code, message });
+        Ok(Run {
+            intent: RunIntent {
+                id: self.id,
+                org_id: self.org_id,
+                agent_key: KeyId::from_uuid(fixed.agent_key.0),
+                endpoint_id: self.endpoint_id,
+                endpoint_name: self.endpoint_name,
+                dialect: Dialect::parse(&fixed.dialect).ok_or_else(|| corrupt("run"))?,
+                tool: self.tool,
+                kind: ToolKind::parse(&fixed.kind).ok_or_else(|| corrupt("run"))?,
+                llm_format: fixed.llm_format,
+                tool_hash: fixed.tool_hash,
+                request_id: fixed.request_id,
+                caller: fixed.caller,
+                conversation: fixed.conversation,
+                arguments_sent: sent,
+                arguments_coerced: coerced,
+                created_at: self.created_at,
+                expires_at: self.expires_at,
+            },
+            outcome: RunOutcome {
+                status: self.outcome.status,
+                started: self.outcome.started,
+                result: private.result.map(JsonText::from),
+                error: private.provider_error.map(|error| RunError::Provider(error.into())).or(gateway),
+                reason: self.outcome.reason,
+            },
+            provider_correlation_id: self.provider_correlation_id,
+            withheld_result: private.withheld.map(JsonText::from),
+            attempts: attempts_of(&self.attempts)?,
+            updated_at: self.updated_at,
+            finished_at: self.finished_at,
+        })
+    }
+}
+
+fn opened<T: serde::de::DeserializeOwned>(secrets: &SecretBox, sealed: &[u8], place: &str) -> StoreResult<T> {
+    let plain = secrets.open(sealed, place).map_err(|_| corrupt("run"))?;
+    serde_json::from_slice(&plain).map_err(|_| corrupt("run"))
+}
+
+fn attempt_doc(attempt: &Attempt) -> AttemptDoc {
+    AttemptDoc {
+        at: attempt.at.as_millis(),
+        duration_ms: attempt.duration_ms,
+        outcome: attempt.outcome.clone(),
+        http_status: attempt.http_status,
+    }
+}
+
+pub(super) fn attempts_text(attempts: &[Attempt]) -> String {
+    rows::to_text(&attempts.iter().map(attempt_doc).collect::<Vec<_>>())
+}
+
+fn attempts_of(text: &str) -> StoreResult<Vec<Attempt>> {
+    let docs: Vec<AttemptDoc> = rows::from_text("run", text)?;
+    Ok(docs
+        .into_iter()
+        .map(|doc| Attempt {
+            at: Timestamp::from_millis(doc.at),
+            duration_ms: doc.duration_ms,
+            outcome: doc.outcome,
+            http_status: doc.http_status,
+        })
+        .collect())
+}
+
+/// The attempts of `text` with `more` behind them.
+pub(super) fn appended(text: &str, more: &[Attempt]) -> StoreResult<String> {
+    let mut docs: Vec<AttemptDoc> = rows::from_text("run", text)?;
+    docs.extend(more.iter().map(attempt_doc));
+    Ok(rows::to_text(&docs))
+}
