@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod secrets;
 pub mod store;
+pub mod transport;
