@@ -47,6 +47,8 @@
 //! no unbounded queue, no lock around a wait, no clustering of our own.
 
 pub mod adapters;
+pub mod config;
 pub mod dialects;
 pub mod domain;
 pub mod engine;
+pub mod telemetry;
