@@ -51,4 +51,5 @@ pub mod config;
 pub mod dialects;
 pub mod domain;
 pub mod engine;
+pub mod http;
 pub mod telemetry;

@@ -1,0 +1,5 @@
+//! The operator API.
+
+pub(super) mod orgs;
+pub(super) mod status;
+pub(super) mod usage;
