@@ -47,7 +47,10 @@
 //! no unbounded queue, no lock around a wait, no clustering of our own.
 
 pub mod adapters;
+pub mod app;
+pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod dialects;
 pub mod domain;
 pub mod engine;
