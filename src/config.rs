@@ -16,7 +16,7 @@ use crate::domain::org::{Limits, Retention};
 use crate::domain::secret::Secret;
 use ipnet::IpNet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// The variable that holds the master key, whatever else is configured.
@@ -63,7 +63,15 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// The base URL providers reach, given the address that was bound (which has the real port when 0 was asked for).
     pub fn public_url_at(&self, bound: SocketAddr) -> String {
-        self.public_url.clone().unwrap_or_else(|| format!("http://{bound}"))
+        self.public_url.clone().unwrap_or_else(|| {
+            // Listening everywhere is no address to call; this machine's own at least is one.
+            let host: IpAddr = match bound.ip() {
+                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+                ip => ip,
+            };
+            format!("http://{}", SocketAddr::new(host, bound.port()))
+        })
     }
 }
 

@@ -288,3 +288,11 @@ fn a_burst_follows_a_rate_that_is_set_alone() {
     assert_eq!((both.tool_per_second, both.tool_per_second_burst), (5, 7));
     assert_eq!(set(&[]), toolgate::domain::org::Limits::default(), "the documented defaults are the built-in ones");
 }
+
+#[test]
+fn listening_everywhere_is_no_address_to_hand_out() {
+    let config = Config::load(None, [("TOOLGATE_SERVER__LISTEN".to_owned(), "0.0.0.0:8080".to_owned())].into_iter());
+    let server = config.expect("good settings").server;
+    assert_eq!(server.public_url_at(server.listen), "http://127.0.0.1:8080");
+    assert_eq!(server.public_url_at("[::]:9".parse().expect("an address")), "http://[::1]:9");
+}
