@@ -138,12 +138,23 @@ impl Client {
 
     /// Makes a call and prints its answer.
     pub(super) async fn show(&self, request: Request, view: View) -> Result<(), CliFault> {
+        self.print(&self.send(request).await?, &view)
+    }
+
+    /// Makes a call that syncs an endpoint and prints its answer; a sync that failed is a failed command.
+    pub(super) async fn show_sync(&self, request: Request) -> Result<(), CliFault> {
         let answer = self.send(request).await?;
+        self.print(&answer, &View::Record)?;
+        let synced = parse(&answer)?;
+        if synced["outcome"] == "failed" { Err(CliFault::SyncFailed) } else { Ok(()) }
+    }
+
+    fn print(&self, answer: &Bytes, view: &View) -> Result<(), CliFault> {
         let text = if self.json && !answer.is_empty() {
-            format!("{}\n", String::from_utf8_lossy(&answer))
+            format!("{}\n", String::from_utf8_lossy(answer))
         } else {
-            let body = if answer.is_empty() { Value::Null } else { parse(&answer)? };
-            output::render(&body, &view)
+            let body = if answer.is_empty() { Value::Null } else { parse(answer)? };
+            output::render(&body, view)
         };
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliFault::Output)

@@ -205,7 +205,7 @@ pub(super) async fn run(client: &Client, verb: EndpointVerb) -> Result<(), CliFa
         }
         EndpointVerb::Sync { endpoint } => {
             let path = path(client, &endpoint, "/sync").await?;
-            client.show(Request::new(SimpleMethod::Post, path), View::Record).await
+            client.show_sync(Request::new(SimpleMethod::Post, path)).await
         }
         EndpointVerb::Syncs { endpoint, page } => {
             let view = View::Table(&["at", "trigger", "outcome", "reason.code", "http_status", "duration_ms"]);

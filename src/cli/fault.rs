@@ -50,6 +50,9 @@ pub(super) enum CliFault {
         /// The answer as it came, when that is what was asked for.
         raw: Option<String>,
     },
+    /// The gateway answered, and the sync is what failed.
+    #[error("the sync failed; the last good tools stay")]
+    SyncFailed,
     /// The answer is not what the API gives.
     #[error("the answer is not JSON: is that a toolgate?")]
     NotJson,
@@ -68,6 +71,7 @@ impl CliFault {
             | CliFault::NoAnswer(_)
             | CliFault::Refused { .. }
             | CliFault::NotJson
+            | CliFault::SyncFailed
             | CliFault::Output(_) => ExitCode::FAILURE,
         }
     }
@@ -77,7 +81,8 @@ impl CliFault {
         match self {
             CliFault::Refused { raw: Some(raw), .. } => raw.clone(),
             CliFault::Refused { status, problem, raw: None } => refusal(*status, problem),
-            CliFault::NoKey
+            CliFault::SyncFailed
+            | CliFault::NoKey
             | CliFault::BadInput(_)
             | CliFault::Unreadable { .. }
             | CliFault::Unknown { .. }

@@ -132,6 +132,10 @@ fn an_administrator_keeps_endpoints_tools_groups_and_keys() {
     assert!(text(&made["callback"]["secret"]).starts_with("whsec_"));
     assert_eq!(gateway.json(&key, &["endpoint", "sync", "shop"])["outcome"], "unchanged");
     assert!(gateway.done(&key, &["endpoint", "syncs", "shop"]).contains("registration"));
+    let dead = ["endpoint", "create", "dead", "--dialect", "topology", "--base-url", "http://127.0.0.1:9"];
+    gateway.done(&key, &[dead.as_slice(), &["--auth-value", "@secret"]].concat());
+    let said = gateway.refused(&key, &["endpoint", "sync", "dead"], 1);
+    assert!(said.contains("the sync failed"), "{said}");
     assert!(text(&gateway.json(&key, &["endpoint", "rotate-secret", "shop"])["secret"]).starts_with("whsec_"));
     let table = gateway.done(&key, &["tool", "list"]);
     assert!(table.starts_with("NAME") && table.contains("sales-report  shop"), "{table}");
