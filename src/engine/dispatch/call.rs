@@ -132,7 +132,7 @@ impl Dispatch {
         }
     }
 
-    async fn record(&self, answer: CallAnswer, attempt: Attempt) -> Arc<Run> {
+    async fn record(&mut self, answer: CallAnswer, attempt: Attempt) -> Arc<Run> {
         match answer {
             CallAnswer::Accepted { correlation_id } => Box::pin(self.record_accepted(&correlation_id, attempt)).await,
             CallAnswer::Settled(outcome) if self.durable => Box::pin(self.record_settled(outcome, attempt)).await,
@@ -193,22 +193,19 @@ impl Dispatch {
         run
     }
 
-    fn record_later(&self, outcome: RunOutcome, attempt: Attempt) -> Arc<Run> {
-        let intent = &self.run.intent;
-        let change = RunChange {
-            org_id: intent.org_id,
-            run_id: intent.id,
-            outcome,
-            withheld_result: None,
-            attempts: vec![attempt],
-            at: self.engine.clock().now(),
-        };
-        let run = Arc::new(changed_run(&self.run, change));
-        self.engine.count_status_of(&self.catalog.org.slug, &run);
-        if !self.engine.store().record_later(Arc::clone(&run)) {
+    fn record_later(&mut self, outcome: RunOutcome, attempt: Attempt) -> Arc<Run> {
+        let at = self.engine.clock().now();
+        // Nobody else holds the run yet, so it is finished in place.
+        let run = Arc::make_mut(&mut self.run);
+        run.finished_at = (!outcome.status.is_open()).then_some(at);
+        run.outcome = outcome;
+        run.attempts.push(attempt);
+        run.updated_at = at;
+        self.engine.count_status_of(&self.catalog.org.slug, &self.run);
+        if !self.engine.store().record_later(Arc::clone(&self.run)) {
             self.engine.metrics().records_dropped(1);
         }
-        run
+        Arc::clone(&self.run)
     }
 }
 
