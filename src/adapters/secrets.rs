@@ -138,11 +138,6 @@ impl SecretBox {
         &self.current.prefix
     }
 
-    /// Whether a predecessor of the key is known.
-    pub fn has_previous(&self) -> bool {
-        self.previous.is_some()
-    }
-
     /// A key for another use, derived from the current master key.
     pub fn derive(&self, info: &str) -> [u8; 32] {
         expand(&self.master, info)

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::store_records::{
-    Actor, AuditEntry, CallbackRecord, ChangedRun, Changes, Due, InsertedRun, KeptCallback, NewToolSet, OrgConfig,
-    Page, PageRequest, RunChange, RunFilter, SettledCallback, StoreStatus, SyncEnd, SyncRecord, TokenUse, UsageRow,
+    AuditEntry, CallbackRecord, ChangedRun, Changes, Due, InsertedRun, KeptCallback, NewToolSet, OrgConfig, Page,
+    PageRequest, RunChange, RunFilter, SettledCallback, StoreStatus, SyncEnd, SyncRecord, TokenUse, UsageRow,
 };
 
 /// Bodies of unmatched callbacks kept for one endpoint, in bytes as they are stored.

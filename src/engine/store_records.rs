@@ -31,19 +31,6 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
-/// Who did something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Actor {
-    /// `operator`, `workspace_key` or `system`.
-    pub kind: &'static str,
-    /// The key's id, empty for the operator and the system.
-    pub id: String,
-    /// The key's name.
-    pub name: String,
-    /// Peer address the request came from, empty for the system.
-    pub from: String,
-}
-
 /// One line of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
