@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use support::{best_ns, report};
 use toolgate::domain::canonical::sha256_hex;
-use toolgate::domain::coerce::coerce_as;
+use toolgate::domain::json::JsonText;
 use toolgate::domain::json_scan::scan;
 use toolgate::domain::schema::{CompiledSchema, DefaultDraft};
 
@@ -30,9 +30,10 @@ fn main() {
     });
     let draft = DefaultDraft::Draft7;
     let arguments = serde_json::from_str::<Value>(body).expect("JSON")["args"].clone();
+    let schema = JsonText::of(&schema);
+    let compiled = CompiledSchema::compile_text(&schema, draft).expect("a good schema");
     let mut coerced = arguments.clone();
-    coerce_as(&schema, draft, &mut coerced);
-    let validator = CompiledSchema::compile(&schema, draft).expect("a good schema");
+    compiled.coerce(&mut coerced);
 
     let parse = best_ns(FOR, || drop(black_box(serde_json::from_str::<Value>(black_box(body)))));
     report("serde_json parse of the body", parse, None);
@@ -41,18 +42,18 @@ fn main() {
     let copy = best_ns(FOR, || drop(black_box(arguments.clone())));
     let coercing = best_ns(FOR, || {
         let mut arguments = arguments.clone();
-        black_box(coerce_as(&schema, draft, &mut arguments));
+        black_box(compiled.coerce(&mut arguments));
     });
     report("coercion of four scalars", (coercing - copy).max(0.0), against);
     let mut exact = coerced.clone();
     let idle = best_ns(FOR, || {
-        black_box(coerce_as(&schema, draft, &mut exact));
+        black_box(compiled.coerce(&mut exact));
     });
     report("coercion that finds nothing to do", idle, against);
-    report("validation of a valid call", best_ns(FOR, || drop(black_box(validator.validate(&coerced)))), against);
+    report("validation of a valid call", best_ns(FOR, || drop(black_box(compiled.validate(&coerced)))), against);
     let wrong = json!({"limit": 0, "surplus": 1});
-    report("validation of a wrong call", best_ns(FOR, || drop(black_box(validator.validate(&wrong)))), against);
+    report("validation of a wrong call", best_ns(FOR, || drop(black_box(compiled.validate(&wrong)))), against);
     report("canonical hash of the arguments", best_ns(FOR, || drop(black_box(sha256_hex(&coerced)))), against);
-    let compile = best_ns(FOR, || drop(black_box(CompiledSchema::compile(&schema, draft))));
-    report("compiling the schema (once a tool)", compile, against);
+    let compile = best_ns(FOR, || drop(black_box(CompiledSchema::compile_text(&schema, draft))));
+    report("parsing and compiling the schema (once a tool)", compile, against);
 }

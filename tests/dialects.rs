@@ -14,10 +14,10 @@ mod manifests;
 use serde::Deserialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use toolgate::domain::endpoint::{Endpoint, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
 use toolgate::domain::ids::{EndpointId, OrgId};
+use toolgate::domain::json::JsonText;
 use toolgate::domain::risk::Risk;
 use toolgate::domain::secret::Secret;
 use toolgate::domain::time::Timestamp;
@@ -77,7 +77,7 @@ fn tool(name: &str, provider_name: &str, kind: &str, risk: Option<&str>) -> Tool
         title: None,
         description: None,
         kind: ToolKind::parse(kind).expect("a kind"),
-        input_schema: Arc::new(json!({"type": "object"})),
+        input_schema: JsonText::of(&json!({"type": "object"})),
         output_schema: None,
         risk: risk.map(|word| Risk::parse(word).expect("a risk")),
         requires_confirmation: false,

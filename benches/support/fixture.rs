@@ -175,7 +175,7 @@ fn declared(number: usize) -> DeclaredTool {
         title: Some("Search orders".to_owned()),
         description: declared["description"].as_str().map(str::to_owned),
         kind: ToolKind::Query,
-        input_schema: Arc::new(schema),
+        input_schema: JsonText::of(&schema),
         output_schema: None,
         risk: None,
         requires_confirmation: false,

@@ -13,6 +13,8 @@ mod visit_budget;
 #[cfg(test)]
 mod tests;
 
+use super::coerce::coerce_as;
+use super::json::JsonText;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use schema_limits::SchemaSize;
 use serde_json::Value;
@@ -45,9 +47,12 @@ pub struct FieldError {
 /// Most errors that are reported at once.
 pub const MAX_FIELD_ERRORS: usize = 20;
 
-/// A schema ready to validate; about 12 KB, so it is compiled on first use and kept in a bounded cache.
+/// A schema ready to coerce and to validate; some 12 KB, so it is compiled on first use and kept in a bounded cache.
 #[derive(Debug)]
 pub struct CompiledSchema {
+    /// The schema itself: coercion walks it.
+    schema: Value,
+    default_draft: DefaultDraft,
     validator: Validator,
     visits: VisitBudget,
     weight_bytes: u32,
@@ -60,41 +65,59 @@ pub struct SchemaFault(pub String);
 
 /// Checks a schema's size, metaschema, references and patterns, without keeping the validator.
 pub fn check(schema: &Value, default_draft: DefaultDraft) -> Result<(), SchemaFault> {
-    CompiledSchema::compile(schema, default_draft).map(drop)
+    build(schema, default_draft).map(drop)
+}
+
+fn build(schema: &Value, default_draft: DefaultDraft) -> Result<(Validator, SchemaSize), SchemaFault> {
+    let size = SchemaSize::measure(schema)?;
+    let draft = draft_of(schema, default_draft)?;
+    schema_limits::check_references(schema)?;
+    let build = || options(draft, &size).build(schema).map_err(|error| refusal(&error));
+    match catch_unwind(AssertUnwindSafe(build)) {
+        Ok(built) => built.map(|validator| (validator, size)),
+        Err(_) => Err(SchemaFault("the schema cannot be compiled".to_owned())),
+    }
 }
 
 impl CompiledSchema {
     /// Compiles a schema. A panic of the compiler is a refused schema.
-    pub fn compile(schema: &Value, default_draft: DefaultDraft) -> Result<Self, SchemaFault> {
-        let size = SchemaSize::measure(schema)?;
-        let draft = draft_of(schema, default_draft)?;
-        schema_limits::check_references(schema)?;
-        let build = || options(draft, &size).build(schema).map_err(|error| refusal(&error));
-        match catch_unwind(AssertUnwindSafe(build)) {
-            Ok(built) => built.map(|validator| {
-                let visits = VisitBudget::new(schema, default_draft, &size);
-                Self { validator, visits, weight_bytes: size.weight_bytes() }
-            }),
-            Err(_) => Err(SchemaFault("the schema cannot be compiled".to_owned())),
-        }
+    pub fn compile(schema: Value, default_draft: DefaultDraft) -> Result<Self, SchemaFault> {
+        let (validator, size) = build(&schema, default_draft)?;
+        let visits = VisitBudget::new(&schema, default_draft, &size);
+        Ok(Self { schema, default_draft, validator, visits, weight_bytes: size.weight_bytes() })
+    }
+
+    /// Parses and compiles a schema that is kept as text.
+    pub fn compile_text(schema: &JsonText, default_draft: DefaultDraft) -> Result<Self, SchemaFault> {
+        // What was checked and then printed always parses; a text of another make may hold a number that no `Value` can.
+        let parsed = serde_json::from_str(schema.as_str());
+        Self::compile(
+            parsed.map_err(|error| SchemaFault(format!("the schema cannot be read: {error}")))?,
+            default_draft,
+        )
+    }
+
+    /// Coerces a value in place by the types the schema declares; true when anything changed.
+    pub fn coerce(&self, value: &mut Value) -> bool {
+        coerce_as(&self.schema, self.default_draft, value)
     }
 
     /// Validates a value; at most [`MAX_FIELD_ERRORS`] errors.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<FieldError>> {
-        if !self.visits.allows(value) {
+        if !self.visits.allows(&self.schema, value) {
             return Err(message::bare_error());
         }
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        Err(match self.visits.account_of(value) {
+        Err(match self.visits.account_of(&self.schema, value) {
             Account::Full => message::field_errors(&self.validator, value),
             Account::First => message::first_error(&self.validator, value),
             Account::Bare => message::bare_error(),
         })
     }
 
-    /// Roughly how many bytes the compiled schema takes, for a cache that is bounded by weight.
+    /// Roughly how many bytes the compiled schema takes with its tree, for a cache that is bounded by weight.
     pub const fn weight_bytes(&self) -> u32 {
         self.weight_bytes
     }

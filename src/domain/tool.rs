@@ -1,10 +1,10 @@
 //! Tools: what an endpoint declares, and what the tenant's policy makes of it.
 
 use super::change::Change;
+use super::json::JsonText;
 use super::risk::Risk;
 use super::schema::DefaultDraft;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The protocol an endpoint speaks.
@@ -92,10 +92,10 @@ pub struct ToolSpec {
     pub description: Option<String>,
     /// Query or command.
     pub kind: ToolKind,
-    /// JSON Schema of the arguments.
-    pub input_schema: Arc<Value>,
-    /// JSON Schema of the result.
-    pub output_schema: Option<Arc<Value>>,
+    /// JSON Schema of the arguments, checked; parsed where it is compiled.
+    pub input_schema: JsonText,
+    /// JSON Schema of the result, likewise.
+    pub output_schema: Option<JsonText>,
     /// The declared risk, where the dialect has one.
     pub risk: Option<Risk>,
     /// The end user has to confirm each call.
@@ -113,7 +113,7 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// The canonical id, such as `topology:weather-report`.
     pub fn canonical_id(&self, dialect: Dialect) -> String {
-        format!("{}:{}", dialect.id_prefix(), self.name)
+        [dialect.id_prefix(), ":", &self.name].concat()
     }
 }
 

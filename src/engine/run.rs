@@ -15,7 +15,6 @@ use super::schemas::Side;
 use super::settings::MAX_WAIT;
 use super::store_port::TokenUse;
 use crate::domain::canonical;
-use crate::domain::coerce::coerce_as;
 use crate::domain::ids::RunId;
 use crate::domain::json::JsonText;
 use crate::domain::run::{Run, RunIntent, RunOutcome, RunStatus};
@@ -193,7 +192,7 @@ impl Engine {
             .map_err(|refused| fault(format!("the tool's own schema is refused: {refused}")))?;
         let mut value: Value = serde_json::from_str(request.arguments.as_str())
             .map_err(|error| fault(format!("the arguments cannot be read: {error}")))?;
-        let changed = coerce_as(&spec.input_schema, draft, &mut value);
+        let changed = schema.coerce(&mut value);
         schema.validate(&value).map_err(RunRefusal::InvalidArguments)?;
         let coerced = changed.then(|| JsonText::of(&value));
         Ok(ValidArguments { sent: request.arguments.clone(), coerced, value })

@@ -1,8 +1,8 @@
 //! Compiled schemas: made on first use, kept while there is room, shared by everyone who validates.
 
+use crate::domain::json::JsonText;
 use crate::domain::schema::{CompiledSchema, DefaultDraft, SchemaFault};
 use moka::sync::Cache;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// Which schema of a tool.
@@ -30,20 +30,20 @@ impl Schemas {
         Self { compiled: Cache::builder().max_capacity(bytes).weigher(weigh).build() }
     }
 
-    /// The validator of one side of the tool whose declaration has this hash. One schema is compiled once, however many
-    /// ask; whoever waits waits for that schema alone.
+    /// The compiled schema of one side of the tool whose declaration has this hash. One schema is parsed and compiled
+    /// once, however many ask; whoever waits waits for that schema alone.
     pub(super) fn get(
         &self,
         tool_hash: &str,
         side: Side,
-        schema: &Value,
+        schema: &JsonText,
         draft: DefaultDraft,
     ) -> Result<Arc<CompiledSchema>, SchemaFault> {
         let key = (prefix(tool_hash), side);
         if let Some(found) = self.compiled.get(&key) {
             return found;
         }
-        self.compiled.get_with(key, || CompiledSchema::compile(schema, draft).map(Arc::new))
+        self.compiled.get_with(key, || CompiledSchema::compile_text(schema, draft).map(Arc::new))
     }
 }
 

@@ -63,6 +63,10 @@ fn check_fault(place: &str, fault: &SyncFault, reason: &str, message_contains: &
     }
 }
 
+fn parsed(schema: &JsonText) -> Value {
+    serde_json::from_str(schema.as_str()).expect("a schema that was taken parses")
+}
+
 /// Everything understood of a tool, as JSON.
 fn rendered(dialect: Dialect, spec: &ToolSpec) -> Value {
     json!({
@@ -72,8 +76,8 @@ fn rendered(dialect: Dialect, spec: &ToolSpec) -> Value {
         "title": spec.title,
         "description": spec.description,
         "kind": spec.kind.as_str(),
-        "input_schema": *spec.input_schema,
-        "output_schema": spec.output_schema.as_deref(),
+        "input_schema": parsed(&spec.input_schema),
+        "output_schema": spec.output_schema.as_ref().map(parsed),
         "risk": spec.risk.map(Risk::as_str),
         "requires_confirmation": spec.requires_confirmation,
         "llm_format": spec.llm_format,

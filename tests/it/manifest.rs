@@ -44,6 +44,25 @@ fn items_are_ordered_by_id_and_say_what_applies() {
 }
 
 #[test]
+fn schemas_are_shown_compact_with_their_members_as_they_came() {
+    let gate = Gate::start();
+    let schemas = r#""input_schema":{"type":"object","required":["zeta"],"properties":{"zeta":{"maximum":1.5,"type":"number"},"alpha":{}}},"output_schema":{"title":"é","not":{}}"#;
+    let provider = Provider::topology(&[]);
+    let spread = schemas.replace(':', " : ").replace(',', " ,\n");
+    let item = format!(r#"[{{"id":"topology:a","title":"A","description":"d","kind":"query",{spread}}}]"#);
+    provider.manifest(Reply::text(200, &item));
+    let tenant = gate.tenant("acme");
+    tenant.endpoint("shop", &provider);
+    for answer in [
+        tenant.agent_request("GET", "/mcp/manifest.json").send().expect(200),
+        tenant.get("/v1/tools").expect(200),
+        tenant.get("/v1/tools/a").expect(200),
+    ] {
+        assert!(answer.text().contains(schemas), "{schemas} is not in {}", answer.text());
+    }
+}
+
+#[test]
 fn a_new_conversation_syncs_median_endpoints_first() {
     let gate = Gate::start();
     let medians = Provider::median(&[median("find", "low")]);

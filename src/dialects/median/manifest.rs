@@ -6,13 +6,13 @@ use super::schema_rules::check_input_schema;
 use super::{VERSION, request};
 use crate::domain::canonical::sha256_hex;
 use crate::domain::endpoint::EndpointSettings;
+use crate::domain::json::JsonText;
 use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
 use crate::domain::risk::Risk;
 use crate::domain::tool::{DeclaredTool, ToolKind, ToolSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// Most tools of one manifest.
 const MAX_TOOLS: usize = 20;
@@ -128,7 +128,7 @@ fn read_item(
         title: None,
         description: Some(description.to_owned()),
         kind: ToolKind::Query,
-        input_schema: Arc::new(schema.clone()),
+        input_schema: JsonText::of(schema),
         output_schema: None,
         risk: Some(risk),
         requires_confirmation: false,

@@ -8,6 +8,7 @@ use super::super::{Method, OutboundRequest};
 use super::{ID_PREFIX, auth_header};
 use crate::domain::canonical::sha256_hex;
 use crate::domain::endpoint::{EndpointSettings, SyncPolicy};
+use crate::domain::json::JsonText;
 use crate::domain::manifest::{Manifest, SkippedTool, SyncFault, SyncReason};
 use crate::domain::risk::Risk;
 use crate::domain::schema;
@@ -16,7 +17,6 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Largest `timeout_ms` of a tool: no run may take longer.
@@ -234,7 +234,7 @@ fn timeout(own_name: &str, item: &Map<String, Value>) -> Result<Option<Duration>
     }
 }
 
-fn input_schema(own_name: &str, item: &Map<String, Value>) -> Result<Arc<Value>, SyncFault> {
+fn input_schema(own_name: &str, item: &Map<String, Value>) -> Result<JsonText, SyncFault> {
     let schema = item.get("input_schema").ok_or_else(|| bad_member(own_name, "input_schema", "is missing"))?;
     // Arguments are an object: a schema that takes none would make a tool nobody can call.
     let takes_objects = match schema {
@@ -249,18 +249,18 @@ fn input_schema(own_name: &str, item: &Map<String, Value>) -> Result<Arc<Value>,
     // The schema's own faults come first: they say more ("int" is no type) than that no object would fit.
     check_schema(own_name, "input_schema", schema)?;
     if takes_objects {
-        Ok(Arc::new(schema.clone()))
+        Ok(JsonText::of(schema))
     } else {
         Err(bad_schema(own_name, "input_schema", "must be a JSON Schema that takes objects"))
     }
 }
 
-fn output_schema(own_name: &str, item: &Map<String, Value>) -> Result<Option<Arc<Value>>, SyncFault> {
+fn output_schema(own_name: &str, item: &Map<String, Value>) -> Result<Option<JsonText>, SyncFault> {
     let Some(schema) = item.get("output_schema") else {
         return Ok(None);
     };
     check_schema(own_name, "output_schema", schema)?;
-    Ok(Some(Arc::new(schema.clone())))
+    Ok(Some(JsonText::of(schema)))
 }
 
 fn check_schema(own_name: &str, member: &str, schema: &Value) -> Result<(), SyncFault> {

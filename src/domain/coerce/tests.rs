@@ -269,7 +269,7 @@ fn xcodebuildmcp_419_references_inside_the_document_are_followed() {
                "definitions": {"l": {"items": integer}}}),
     ] {
         assert_eq!(coerced(schema.clone(), json!(["1", "true"])), json!([1, "true"]), "{schema}");
-        let compiled = CompiledSchema::compile(&schema, DefaultDraft::Draft202012).expect("a schema");
+        let compiled = CompiledSchema::compile(schema.clone(), DefaultDraft::Draft202012).expect("a schema");
         compiled.validate(&json!([1])).expect("valid by the validator too");
     }
     for lost in ["#/nowhere", "#none", "other.json", "https://example.com/x", "#/$defs/x/1/y", "#/%FF"] {

@@ -20,10 +20,11 @@ const MAX_REPETITION: u64 = 65_536;
 const ALL_PATTERNS_BYTES: usize = 8 * 1024 * 1024;
 pub(super) const ONE_PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
-/// Estimates of what the compiled schema keeps in memory.
+/// Estimates of what the compiled schema keeps in memory: its tree, and the validator made of it.
 const BASE_WEIGHT_BYTES: usize = 1024;
-const NODE_WEIGHT_BYTES: usize = 480;
-const KEPT_NODE_WEIGHT_BYTES: usize = 128;
+const NODE_WEIGHT_BYTES: usize = 640;
+/// The texts stand in both.
+const TEXT_COPIES: usize = 2;
 const PATTERN_WEIGHT_BYTES: usize = 16 * 1024;
 
 /// Keywords whose value is a reference.
@@ -32,6 +33,7 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// How large a schema is that is within the limits.
 #[derive(Debug, Default)]
 pub(super) struct SchemaSize {
+    text_bytes: usize,
     pub(super) nodes: usize,
     patterns: usize,
     /// References of every kind.
@@ -51,6 +53,7 @@ impl SchemaSize {
         if serde_json::to_writer(&mut bytes, schema).is_err() {
             return Err(SchemaFault(format!("the schema is larger than {MAX_SCHEMA_BYTES} bytes as compact JSON")));
         }
+        size.text_bytes = bytes.0;
         Ok(size)
     }
 
@@ -115,9 +118,8 @@ impl SchemaSize {
     }
 
     pub(super) fn weight_bytes(&self) -> u32 {
-        // The schema itself is kept where references have to be followed.
-        let node = if self.references > 0 { NODE_WEIGHT_BYTES + KEPT_NODE_WEIGHT_BYTES } else { NODE_WEIGHT_BYTES };
-        let bytes = BASE_WEIGHT_BYTES + node * self.nodes + PATTERN_WEIGHT_BYTES * self.patterns;
+        let (nodes, patterns) = (NODE_WEIGHT_BYTES * self.nodes, PATTERN_WEIGHT_BYTES * self.patterns);
+        let bytes = BASE_WEIGHT_BYTES + nodes + patterns + TEXT_COPIES * self.text_bytes;
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 }

@@ -2,11 +2,12 @@ use super::*;
 use serde_json::json;
 
 fn compiled(schema: &Value) -> CompiledSchema {
-    CompiledSchema::compile(schema, DefaultDraft::Draft202012).unwrap_or_else(|fault| panic!("{fault}: {schema}"))
+    CompiledSchema::compile(schema.clone(), DefaultDraft::Draft202012)
+        .unwrap_or_else(|fault| panic!("{fault}: {schema}"))
 }
 
 fn fault(schema: &Value) -> String {
-    CompiledSchema::compile(schema, DefaultDraft::Draft202012).expect_err("should be refused").0
+    CompiledSchema::compile(schema.clone(), DefaultDraft::Draft202012).expect_err("should be refused").0
 }
 
 fn errors(schema: &Value, value: &Value) -> Vec<FieldError> {
@@ -30,6 +31,31 @@ fn a_compiled_schema_is_shared_between_threads() {
     shared::<CompiledSchema>();
     let weight = |schema| compiled(&schema).weight_bytes();
     assert!(weight(json!({"type": "object", "properties": {"a": {"pattern": "^a+b$"}}})) > weight(json!(true)));
+    let long = "x".repeat(30_000);
+    assert!(weight(json!({"description": long})) > 60_000, "the tree and the validator each keep the texts");
+}
+
+#[test]
+fn a_schema_kept_as_text_is_parsed_once_and_coerces_and_validates_by_its_draft() {
+    let text = r##"{"items": {"$ref": "#/definitions/x", "type": "boolean"}, "definitions": {"x": {"type": ["boolean", "integer"]}}}"##;
+    let text = JsonText::parse(text).expect("JSON");
+    let by = |draft: DefaultDraft| {
+        let schema = CompiledSchema::compile_text(&text, draft).expect("a schema");
+        let mut value = json!(["5", "true"]);
+        assert!(schema.coerce(&mut value));
+        assert!(!schema.coerce(&mut value.clone()), "nothing is left to do");
+        (schema.validate(&value).is_ok(), value)
+    };
+    // Beside a reference nothing counts up to draft 7.
+    assert_eq!(by(DefaultDraft::Draft7), (true, json!([5, true])));
+    assert_eq!(by(DefaultDraft::Draft202012), (false, json!(["5", true])));
+}
+
+#[test]
+fn a_text_that_no_value_can_hold_is_a_refused_schema() {
+    let text = JsonText::parse(r#"{"maximum": 1e999}"#).expect("JSON");
+    let fault = CompiledSchema::compile_text(&text, DefaultDraft::Draft202012).expect_err("refused");
+    assert!(fault.0.starts_with("the schema cannot be read: "), "{fault}");
 }
 
 // IBM/mcp-context-forge#2322: a schema of another draft broke the registration.

@@ -38,8 +38,8 @@ pub(super) struct VisitBudget {
     has_alternatives: bool,
     /// References multiply so much that even saying yes or no may take long.
     is_guarded: bool,
-    /// The schema itself, where references have to be followed to count.
-    schema: Option<(Box<Value>, DefaultDraft)>,
+    /// How references are followed to count.
+    default_draft: DefaultDraft,
 }
 
 impl VisitBudget {
@@ -51,17 +51,17 @@ impl VisitBudget {
             has_dynamic_references: size.has_dynamic_references,
             has_alternatives: size.has_alternatives,
             is_guarded: has_references && Expansion::of(schema, default_draft) > MAX_EXPANDED,
-            schema: has_references.then(|| (Box::new(schema.clone()), default_draft)),
+            default_draft,
         }
     }
 
-    /// Whether a value can be validated within the budget.
-    pub(super) fn allows(&self, value: &Value) -> bool {
-        !self.is_guarded || self.count(value) <= MAX_VISITS
+    /// Whether a value can be validated against the schema this was made of within the budget.
+    pub(super) fn allows(&self, schema: &Value, value: &Value) -> bool {
+        !self.is_guarded || Count::of(schema, self.default_draft, value) <= MAX_VISITS
     }
 
     /// What can be said about a value that is known to be invalid.
-    pub(super) fn account_of(&self, value: &Value) -> Account {
+    pub(super) fn account_of(&self, schema: &Value, value: &Value) -> Account {
         if self.references == 0 {
             // No value meets more schemas than there are.
             return if is_at_most(value, &mut (MAX_VISITS / self.nodes.max(1))) {
@@ -77,16 +77,9 @@ impl VisitBudget {
             // Their targets depend on the path: at worst each doubles the walk at each value.
             is_at_most(value, &mut (u64::from(MAX_VISITS.ilog2()) / self.references))
         } else {
-            self.count(value) <= MAX_VISITS
+            Count::of(schema, self.default_draft, value) <= MAX_VISITS
         };
         if is_short { Account::Full } else { Account::Bare }
-    }
-
-    fn count(&self, value: &Value) -> u64 {
-        match &self.schema {
-            Some((schema, default_draft)) => Count::of(schema, *default_draft, value),
-            None => 0,
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What agents send and are answered. The order of the members is the contract's.
 
+use crate::domain::json::JsonText;
 use crate::domain::run::{Run, RunError, RunOutcome, RunStatus};
 use crate::domain::tool::Dialect;
 use crate::engine::catalog::CatalogTool;
@@ -11,7 +12,6 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -33,11 +33,11 @@ pub(in crate::http) struct ManifestItem<'a> {
     kind: &'static str,
     /// JSON Schema of the arguments.
     #[schema(value_type = Object)]
-    input_schema: &'a Value,
+    input_schema: &'a RawValue,
     /// JSON Schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    output_schema: Option<&'a Value>,
+    output_schema: Option<&'a RawValue>,
     /// The end user has to confirm each call.
     #[serde(skip_serializing_if = "is_false")]
     requires_confirmation: bool,
@@ -70,8 +70,8 @@ impl<'a> ManifestItem<'a> {
             title: spec.title.as_deref().unwrap_or(&spec.name),
             description: spec.description.as_deref().unwrap_or_default(),
             kind: spec.kind.as_str(),
-            input_schema: &spec.input_schema,
-            output_schema: spec.output_schema.as_deref(),
+            input_schema: spec.input_schema.raw(),
+            output_schema: spec.output_schema.as_ref().map(JsonText::raw),
             requires_confirmation: tool.requires_confirmation,
             llm_format: spec.llm_format,
             risk: tool.risk.map(|risk| risk.as_str()),

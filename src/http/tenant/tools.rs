@@ -1,6 +1,7 @@
 //! `/v1/tools`.
 
 use crate::domain::change::Change;
+use crate::domain::json::JsonText;
 use crate::domain::risk::Risk;
 use crate::engine::access::WorkspaceAccess;
 use crate::engine::administration::tools::ToolPatch;
@@ -11,19 +12,18 @@ use crate::http::error::Problem;
 use crate::http::json::present;
 use crate::http::wire::{ListOf, change, list as page_of, word};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::sync::Arc;
+use serde_json::value::RawValue;
 use std::time::Duration;
 use utoipa::ToSchema;
 
 /// A tool as its tenant sees it, whatever its state.
 #[derive(Serialize, ToSchema)]
-pub(in crate::http) struct ToolItem {
-    name: String,
+pub(in crate::http) struct ToolItem<'a> {
+    name: &'a str,
     /// Canonical id, such as `topology:weather-report`.
-    id: String,
+    id: &'a str,
     /// Name of its endpoint.
-    endpoint: String,
+    endpoint: &'a str,
     /// `topology` or `median`.
     dialect: &'static str,
     /// `query` or `command`.
@@ -37,18 +37,18 @@ pub(in crate::http) struct ToolItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     /// Hash of its declaration: what `accept` takes.
-    hash: String,
-    description: String,
+    hash: &'a str,
+    description: &'a str,
     #[schema(value_type = Object)]
-    input_schema: Arc<Value>,
+    input_schema: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    output_schema: Option<Arc<Value>>,
+    output_schema: Option<&'a RawValue>,
     /// What the tenant set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<PolicyItem>,
+    policy: Option<PolicyItem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<String>,
+    title: Option<&'a str>,
     /// The end user has to confirm each call.
     requires_confirmation: bool,
     /// The run deadline.
@@ -59,7 +59,7 @@ pub(in crate::http) struct ToolItem {
 
 /// What a tenant set on a tool.
 #[derive(Serialize, ToSchema)]
-pub(in crate::http) struct PolicyItem {
+pub(in crate::http) struct PolicyItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub(in crate::http) struct PolicyItem {
     pending_ttl_ms: Option<u64>,
     /// The declaration that was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    accepted_hash: Option<String>,
+    accepted_hash: Option<&'a str>,
 }
 
 /// A change of a tool's policy: what is absent stays, null goes back to what is declared.
@@ -107,8 +107,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl ToolItem {
-    fn of(tool: &CatalogTool) -> Self {
+impl<'a> ToolItem<'a> {
+    fn of(tool: &'a CatalogTool) -> Self {
         let (spec, policy) = (&tool.spec, &tool.policy);
         let is_set = *policy != crate::domain::tool::ToolPolicy::default();
         let policy = is_set.then(|| PolicyItem {
@@ -116,24 +116,24 @@ impl ToolItem {
             requires_confirmation: policy.requires_confirmation,
             timeout_ms: policy.timeout.map(millis),
             pending_ttl_ms: policy.pending_ttl.map(millis),
-            accepted_hash: policy.accepted_hash.clone(),
+            accepted_hash: policy.accepted_hash.as_deref(),
         });
         Self {
-            name: spec.name.clone(),
-            id: tool.id.clone(),
-            endpoint: tool.endpoint.settings.name.clone(),
+            name: &spec.name,
+            id: &tool.id,
+            endpoint: &tool.endpoint.settings.name,
             dialect: tool.endpoint.settings.dialect.as_str(),
             kind: spec.kind.as_str(),
             risk: tool.counted_risk().as_str(),
             mutating: spec.mutating,
             state: tool.state.as_str(),
             why: tool.why(),
-            hash: spec.hash.clone(),
-            description: spec.description.clone().unwrap_or_default(),
-            input_schema: Arc::clone(&spec.input_schema),
-            output_schema: spec.output_schema.clone(),
+            hash: &spec.hash,
+            description: spec.description.as_deref().unwrap_or_default(),
+            input_schema: spec.input_schema.raw(),
+            output_schema: spec.output_schema.as_ref().map(JsonText::raw),
             policy,
-            title: spec.title.clone(),
+            title: spec.title.as_deref(),
             requires_confirmation: tool.requires_confirmation,
             timeout_ms: millis(tool.timeout),
             pending_ttl_ms: millis(tool.pending_ttl),

@@ -17,10 +17,8 @@ use crate::engine::store_port::{StoreResult, SyncRecord};
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes a document.
@@ -333,9 +331,9 @@ pub(super) struct SpecDoc {
     title: Option<String>,
     description: Option<String>,
     kind: String,
-    input_schema: Arc<Value>,
+    input_schema: Box<RawValue>,
     /// The schema may be `false` or `true`, never `null`.
-    output_schema: Option<Arc<Value>>,
+    output_schema: Option<Box<RawValue>>,
     risk: Option<String>,
     requires_confirmation: bool,
     llm_format: bool,
@@ -352,8 +350,8 @@ impl SpecDoc {
             title: spec.title.clone(),
             description: spec.description.clone(),
             kind: spec.kind.as_str().to_owned(),
-            input_schema: Arc::clone(&spec.input_schema),
-            output_schema: spec.output_schema.clone(),
+            input_schema: spec.input_schema.raw().to_owned(),
+            output_schema: spec.output_schema.as_ref().map(|schema| schema.raw().to_owned()),
             risk: spec.risk.map(|risk| risk.as_str().to_owned()),
             requires_confirmation: spec.requires_confirmation,
             llm_format: spec.llm_format,
@@ -370,8 +368,8 @@ impl SpecDoc {
             title: self.title,
             description: self.description,
             kind: ToolKind::parse(&self.kind).ok_or_else(|| corrupt("tool"))?,
-            input_schema: self.input_schema,
-            output_schema: self.output_schema,
+            input_schema: self.input_schema.into(),
+            output_schema: self.output_schema.map(JsonText::from),
             risk: parse_risk(self.risk)?,
             requires_confirmation: self.requires_confirmation,
             llm_format: self.llm_format,
