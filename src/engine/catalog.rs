@@ -14,9 +14,15 @@ use crate::domain::risk::Risk;
 use crate::domain::tool::{Dialect, ToolKind, ToolPolicy, ToolSpec};
 use bytes::Bytes;
 use dashmap::DashMap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+const NO_POLICY: ToolPolicy =
+    ToolPolicy { risk: None, requires_confirmation: None, timeout: None, pending_ttl: None, accepted_hash: None };
+
+/// An organization has few sets of groups: the map of them takes as few shards as it can, each some 128 bytes.
+const VISIBLE_SHARDS: usize = 2;
 
 /// Whether a tool can be listed and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +57,8 @@ pub struct CatalogTool {
     pub endpoint: SharedEndpoint,
     /// In-flight cap and breaker of the endpoint.
     pub gate: Arc<EndpointGate>,
-    /// What the tenant set.
-    pub policy: ToolPolicy,
+    /// What the tenant set, if anything.
+    pub policy: Option<Box<ToolPolicy>>,
     /// Whether it can be used.
     pub state: ToolState,
     /// The declared risk, raised by the policy; `None` when neither says anything.
@@ -98,6 +104,14 @@ impl CatalogTool {
         }
     }
 
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
     fn subject(&self) -> Subject<'_> {
         Subject { tool: &self.spec.name, endpoint: &self.endpoint.settings.name, risk: self.counted_risk() }
     }
@@ -106,8 +120,8 @@ impl CatalogTool {
 /// The tools one set of groups may use.
 #[derive(Debug)]
 pub struct VisibleSet {
-    by_name: HashMap<String, Arc<CatalogTool>>,
-    ordered: Vec<Arc<CatalogTool>>,
+    by_name: Box<[Arc<CatalogTool>]>,
+    by_id: Box<[Arc<CatalogTool>]>,
     rendered: OnceLock<Rendered>,
 }
 
@@ -121,19 +135,19 @@ pub struct Rendered {
 }
 
 impl VisibleSet {
-    /// The tool with this bare name or canonical id: one look-up, never a split.
+    /// The tool with this bare name or canonical id: looked up whole, never split.
     pub fn resolve(&self, name: &str) -> Option<&Arc<CatalogTool>> {
-        self.by_name.get(name)
+        find(&self.by_name, CatalogTool::name, name).or_else(|| find(&self.by_id, CatalogTool::id, name))
     }
 
     /// The tools in order of id.
     pub fn tools(&self) -> &[Arc<CatalogTool>] {
-        &self.ordered
+        &self.by_id
     }
 
     /// The manifest, rendered by the first who asks.
     pub fn rendered(&self, render: impl FnOnce(&[Arc<CatalogTool>]) -> Rendered) -> &Rendered {
-        self.rendered.get_or_init(|| render(&self.ordered))
+        self.rendered.get_or_init(|| render(&self.by_id))
     }
 }
 
@@ -150,34 +164,37 @@ pub struct Catalog {
     pub revision: u64,
     groups: HashMap<GroupId, Group>,
     endpoints: HashMap<EndpointId, (SharedEndpoint, usize)>,
-    tools: BTreeMap<String, Arc<CatalogTool>>,
+    /// In order of name.
+    tools: Box<[Arc<CatalogTool>]>,
     visible: DashMap<Vec<GroupId>, Arc<VisibleSet>>,
 }
 
 impl Catalog {
     /// Builds the snapshot of `config`. `gate_of` answers the gate an endpoint keeps from snapshot to snapshot.
     pub fn build(
-        config: OrgConfig,
+        mut config: OrgConfig,
         settings: &EngineSettings,
         mut gate_of: impl FnMut(EndpointId, &Limits) -> Arc<EndpointGate>,
     ) -> Self {
         let limits = limits_in_force(&config.org, settings);
         let egress = Arc::new(egress_policy(&config.org, settings));
         let mut endpoints = HashMap::new();
-        let mut tools = BTreeMap::new();
+        let mut tools = Vec::new();
         for (endpoint, specs) in config.endpoints {
             let gate = gate_of(endpoint.id, &limits);
             let endpoint = Arc::new(endpoint);
             endpoints.insert(endpoint.id, (Arc::clone(&endpoint), specs.len()));
             for spec in specs {
-                let policy = config.policies.get(&spec.name).cloned().unwrap_or_default();
-                let tool = catalog_tool(spec, &endpoint, &gate, policy, &limits, settings);
-                tools.insert(tool.spec.name.clone(), Arc::new(tool));
+                let policy = config.policies.remove(&spec.name);
+                tools.push(Arc::new(catalog_tool(spec, &endpoint, &gate, policy, &limits, settings)));
             }
         }
+        // No name is there twice: the store refuses it.
+        tools.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         let groups = config.groups.into_iter().map(|group| (group.id, group)).collect();
         let (org, revision) = (config.org, config.revision);
-        Self { org, limits, egress, revision, groups, endpoints, tools, visible: DashMap::new() }
+        let (tools, visible) = (tools.into(), DashMap::with_shard_amount(VISIBLE_SHARDS));
+        Self { org, limits, egress, revision, groups, endpoints, tools, visible }
     }
 
     /// The tools that a key of these groups may list and call.
@@ -191,19 +208,17 @@ impl Catalog {
     }
 
     fn visible_set(&self, groups: &[GroupId]) -> VisibleSet {
-        let mut ordered: Vec<Arc<CatalogTool>> = self
+        // As the catalog has them: in order of name.
+        let by_name: Box<[Arc<CatalogTool>]> = self
             .tools
-            .values()
+            .iter()
             .filter(|tool| tool.state == ToolState::Active && self.org.state == OrgState::Active)
             .filter(|tool| matches!(self.verdict(groups, tool), Verdict::Allowed { .. }))
             .cloned()
             .collect();
-        ordered.sort_by(|a, b| a.id.cmp(&b.id));
-        let by_name = ordered
-            .iter()
-            .flat_map(|tool| [(tool.spec.name.clone(), Arc::clone(tool)), (tool.id.clone(), Arc::clone(tool))])
-            .collect();
-        VisibleSet { by_name, ordered, rendered: OnceLock::new() }
+        let mut by_id = by_name.clone();
+        by_id.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        VisibleSet { by_name, by_id, rendered: OnceLock::new() }
     }
 
     /// What the groups of a key say of a tool, whatever the tool's state.
@@ -228,12 +243,12 @@ impl Catalog {
 
     /// Every tool, in order of name, whatever its state.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<CatalogTool>> {
-        self.tools.values()
+        self.tools.iter()
     }
 
     /// The tool with this catalog name, whatever its state.
     pub fn tool(&self, name: &str) -> Option<&Arc<CatalogTool>> {
-        self.tools.get(name)
+        find(&self.tools, CatalogTool::name, name)
     }
 
     /// Whether the name of a group is known, and its id.
@@ -247,14 +262,26 @@ impl Catalog {
     }
 }
 
+/// The tool with this text as its key, among tools in the order of that key.
+fn find<'t>(
+    tools: &'t [Arc<CatalogTool>],
+    key: fn(&CatalogTool) -> &str,
+    wanted: &str,
+) -> Option<&'t Arc<CatalogTool>> {
+    let at = tools.binary_search_by(|tool| key(tool).cmp(wanted)).ok()?;
+    tools.get(at)
+}
+
 fn catalog_tool(
     spec: ToolSpec,
     endpoint: &Arc<Endpoint>,
     gate: &Arc<EndpointGate>,
-    policy: ToolPolicy,
+    policy: Option<ToolPolicy>,
     limits: &Limits,
     settings: &EngineSettings,
 ) -> CatalogTool {
+    let set = policy.filter(|policy| *policy != ToolPolicy::default()).map(Box::new);
+    let policy = set.as_deref().unwrap_or(&NO_POLICY);
     // A policy only ever makes a call stricter, whatever was declared since it was set.
     let risk = spec.risk.max(policy.risk);
     let accepted = policy.accepted_hash.as_deref() == Some(spec.hash.as_str());
@@ -275,7 +302,7 @@ fn catalog_tool(
         endpoint: Arc::clone(endpoint),
         gate: Arc::clone(gate),
         spec,
-        policy,
+        policy: set,
         state,
         risk,
     }

@@ -183,7 +183,7 @@ impl Registry {
     async fn start_org(&self, id: OrgId) -> Result<OrgHandle, RegistryFault> {
         let config = self.store.load_org(id).await.map_err(RegistryFault::Store)?.ok_or(RegistryFault::NotFound)?;
         let open_runs = self.store.open_runs(id).await.map_err(RegistryFault::Store)?;
-        let gates = Arc::new(DashMap::new());
+        let gates = Arc::new(DashMap::with_shard_amount(GATE_SHARDS));
         let catalog = self.build_catalog(config, &gates);
         for endpoint in catalog.endpoints().filter(|endpoint| endpoint.settings.enabled) {
             let up = endpoint.state() == EndpointState::Connected;
@@ -228,6 +228,9 @@ fn gate_of(gates: &DashMap<EndpointId, Arc<EndpointGate>>, endpoint: EndpointId,
     gate.resize(capacity);
     gate
 }
+
+/// An organization has few endpoints, and its map of gates as few shards as can be, each some 128 bytes.
+const GATE_SHARDS: usize = 2;
 
 /// An actor that ends right after its start is started anew this often.
 const MAX_STARTS: usize = 3;

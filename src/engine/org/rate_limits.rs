@@ -185,6 +185,10 @@ impl CallerBudget {
     }
 }
 
+/// Shards of each map of an organization. By default there would be four a processor of 128 bytes each, for every
+/// organization that is active; the calls of one organization meet at its one cell anyhow.
+const SHARDS: usize = 4;
+
 /// The cells of one organization.
 #[derive(Debug)]
 pub struct RateLimits {
@@ -209,9 +213,9 @@ impl RateLimits {
         let clock = LimitClock(clock);
         Self {
             organization: ArcSwap::from_pointee(Cell::new(organization_rate(limits), &clock)),
-            agent_keys: DashMap::new(),
-            tools: DashMap::new(),
-            callers: DashMap::new(),
+            agent_keys: DashMap::with_shard_amount(SHARDS),
+            tools: DashMap::with_shard_amount(SHARDS),
+            callers: DashMap::with_shard_amount(SHARDS),
             callers_tracked: AtomicUsize::new(0),
             caller_budget,
             hasher: RandomState::new(),

@@ -29,5 +29,6 @@ fn render(tools: &[Arc<CatalogTool>]) -> Rendered {
     let items: Vec<ManifestItem<'_>> = tools.iter().map(|tool| ManifestItem::of(tool)).collect();
     let body = to_json(&items);
     let etag = body_etag(&body);
-    Rendered { body: body.into(), etag }
+    // It is kept as long as the snapshot is: without the room that the buffer has left.
+    Rendered { body: body.into_boxed_slice().into(), etag }
 }

@@ -64,7 +64,7 @@ impl<'a> ManifestItem<'a> {
     /// The item of a tool.
     pub(super) fn of(tool: &'a CatalogTool) -> Self {
         let spec = &tool.spec;
-        let has_timeout = tool.policy.timeout.or(spec.timeout).is_some();
+        let has_timeout = spec.timeout.is_some() || tool.policy.as_ref().is_some_and(|policy| policy.timeout.is_some());
         Self {
             id: &tool.id,
             title: spec.title.as_deref().unwrap_or(&spec.name),

@@ -109,9 +109,8 @@ fn millis(duration: Duration) -> u64 {
 
 impl<'a> ToolItem<'a> {
     fn of(tool: &'a CatalogTool) -> Self {
-        let (spec, policy) = (&tool.spec, &tool.policy);
-        let is_set = *policy != crate::domain::tool::ToolPolicy::default();
-        let policy = is_set.then(|| PolicyItem {
+        let spec = &tool.spec;
+        let policy = tool.policy.as_deref().map(|policy| PolicyItem {
             risk: policy.risk.map(Risk::as_str),
             requires_confirmation: policy.requires_confirmation,
             timeout_ms: policy.timeout.map(millis),
