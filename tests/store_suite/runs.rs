@@ -10,7 +10,7 @@ use toolgate::engine::store_port::{ChangedRun, InsertedRun, PageRequest, RunFilt
 /// adcp-client#313, oceanbase/powercontext#1098: JSON goes through as the bytes it came in.
 pub(crate) async fn a_run_comes_back_byte_for_byte(home: &mut Home) {
     let (tenant, endpoint) = tenant_with_endpoint(home.store(), "acme").await;
-    let mut runs: Vec<Run> = (0..5).map(|n| finished_run(&endpoint, after(n))).collect();
+    let mut runs: Vec<Run> = (0..6).map(|n| finished_run(&endpoint, after(n))).collect();
     runs[0].outcome = RunOutcome::completed(json(r#"{"a":1.0,  "n":1e400,"n":725653563933458432}"#));
     runs[1].outcome = RunOutcome::completed(json("null"));
     runs[2].outcome = RunOutcome {
@@ -26,6 +26,7 @@ pub(crate) async fn a_run_comes_back_byte_for_byte(home: &mut Home) {
     runs[3].attempts = vec![attempt("connect_refused"), attempt("answered")];
     runs[4].outcome = RunOutcome::ended(RunStatus::Expired, true, "pending_expired");
     runs[4].provider_correlation_id = Some("p-1".to_owned());
+    runs[5].outcome = RunOutcome::failed(true, ErrorCode::ExecutionFailed, "in the provider's own words");
     for run in &runs {
         assert_eq!(home.store().insert_run(run, None).await.unwrap(), InsertedRun::Inserted);
     }

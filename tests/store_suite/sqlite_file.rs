@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use toolgate::adapters::secrets::SecretBox;
 use toolgate::adapters::store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use toolgate::domain::run::RunOutcome;
-use toolgate::engine::store_port::{KeptCallback, Store};
+use toolgate::engine::store_port::{ChangedRun, KeptCallback, Store};
 
 fn open_with(dir: &Path, current: [u8; 32], previous: Option<[u8; 32]>) -> Result<SqliteStore, OpenError> {
     SqliteStore::open(dir, SecretBox::new(current, previous), SqliteOptions::default())
@@ -72,6 +72,9 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
     let (tenant, endpoint) = tenant_with_endpoint(&*store, "acme").await;
     let run = finished_run(&endpoint, T0);
     store.insert_run(&run, None).await.unwrap();
+    let settled = pending_run(&*store, &endpoint).await;
+    let change = change(&settled, RunOutcome::completed(json(r#"{"sealed":"by itself"}"#)));
+    let ChangedRun::Changed(settled) = store.change_run(&change).await.unwrap() else { panic!("it was open") };
     let open = pending_run(&*store, &endpoint).await;
     let early = callback(&endpoint, "w:1 'ü'", "p1");
     let kept = store.keep_callback(&early, HOUR, 9).await.unwrap();
@@ -84,6 +87,7 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
     let store = open_with(dir.path(), [8; 32], None).expect("the new key is enough");
     assert_eq!(store.endpoint(tenant.org.id, endpoint.id).await.unwrap(), Some(endpoint));
     assert_eq!(store.run(tenant.org.id, run.intent.id).await.unwrap(), Some(run));
+    assert_eq!(store.run(tenant.org.id, settled.intent.id).await.unwrap(), Some(*settled));
     let id = open.intent.id;
     let answered = store.accept_run(tenant.org.id, id, "p1", &attempt("answered"), after(1)).await.unwrap();
     assert_eq!(answered, Some(early));

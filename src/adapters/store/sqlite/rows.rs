@@ -15,7 +15,6 @@ use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ToolKind, ToolPolicy, ToolSpec};
 use crate::engine::store_port::{StoreResult, SyncRecord};
 use ipnet::IpNet;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -27,7 +26,7 @@ pub(super) fn to_text<T: Serialize>(document: &T) -> String {
 }
 
 /// Reads a document back.
-pub(super) fn from_text<T: DeserializeOwned>(what: &'static str, text: &str) -> StoreResult<T> {
+pub(super) fn from_text<'a, T: Deserialize<'a>>(what: &'static str, text: &'a str) -> StoreResult<T> {
     serde_json::from_str(text).map_err(|_| corrupt(what))
 }
 

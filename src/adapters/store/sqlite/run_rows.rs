@@ -1,4 +1,5 @@
-//! A run as a row: columns for what is queried, one document for what is fixed, two sealed ones for what is private.
+//! A run as a row: columns for what is queried, one document for what is fixed, and sealed ones for what is private: the
+//! arguments and, when it comes, the outcome. A run that is final when it is first recorded has both in one.
 
 use super::rows::{self, present};
 use super::{corrupt, maybe_time_at, place, text_at, time_at, uuid_at};
@@ -11,8 +12,10 @@ use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ToolKind};
 use crate::engine::store_port::StoreResult;
 use rusqlite::Row;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use uuid::Uuid;
 
 const ARGUMENTS: &str = "runs.arguments";
 const OUTCOME: &str = "runs.outcome";
@@ -27,42 +30,39 @@ pub(super) const BARE_COLUMNS: &str = "org_id, id, endpoint_id, endpoint_name, t
                                        error_code, error_message, provider_correlation_id, attempts, NULL, NULL, \
                                        created_at, updated_at, finished_at, expires_at";
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Serialize)]
+struct IntentRef<'a> {
+    #[serde(serialize_with = "uuid_text")]
+    agent_key: Uuid,
+    dialect: &'a str,
+    kind: &'a str,
+    llm_format: bool,
+    tool_hash: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
 struct IntentDoc {
-    agent_key: uuid_text::Text,
+    agent_key: String,
     dialect: String,
     kind: String,
     llm_format: bool,
     tool_hash: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     request_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     caller: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     conversation: Option<String>,
 }
 
-/// A UUID as text, without asking the `uuid` crate for serde.
-mod uuid_text {
-    use serde::{Deserialize, Serialize};
-    use uuid::Uuid;
-
-    #[derive(Clone, Serialize, Deserialize)]
-    #[serde(try_from = "String", into = "String")]
-    pub(super) struct Text(pub(super) Uuid);
-
-    impl TryFrom<String> for Text {
-        type Error = uuid::Error;
-        fn try_from(text: String) -> Result<Self, uuid::Error> {
-            Uuid::try_parse(&text).map(Self)
-        }
-    }
-
-    impl From<Text> for String {
-        fn from(text: Text) -> Self {
-            text.0.to_string()
-        }
-    }
+fn uuid_text<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()))
 }
 
 #[derive(Serialize)]
@@ -70,6 +70,9 @@ struct ArgumentsRef<'a> {
     sent: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     coerced: Option<&'a RawValue>,
+    /// Of a run that was final when it was first recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<OutcomeRef<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -77,6 +80,8 @@ struct ArgumentsDoc {
     sent: Box<RawValue>,
     #[serde(default, deserialize_with = "present")]
     coerced: Option<Box<RawValue>>,
+    #[serde(default)]
+    outcome: Option<OutcomeDoc>,
 }
 
 #[derive(Serialize)]
@@ -89,6 +94,14 @@ struct OutcomeRef<'a> {
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     withheld: Option<&'a RawValue>,
+}
+
+impl OutcomeRef<'_> {
+    /// `None` when there is nothing to keep.
+    fn anything(self) -> Option<Self> {
+        let json = self.result.or(self.provider_error).or(self.withheld);
+        (json.is_some() || self.message.is_some()).then_some(self)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -104,10 +117,11 @@ struct OutcomeDoc {
 }
 
 #[derive(Serialize, Deserialize)]
-struct AttemptDoc {
+struct AttemptDoc<'a> {
     at: i64,
     duration_ms: u64,
-    outcome: String,
+    #[serde(borrow)]
+    outcome: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     http_status: Option<u16>,
 }
@@ -125,6 +139,15 @@ pub(super) struct OutcomeRow {
 
 impl OutcomeRow {
     pub(super) fn new(secrets: &SecretBox, id: RunId, outcome: &RunOutcome, withheld: Option<&JsonText>) -> Self {
+        let (mut row, private) = Self::apart(outcome, withheld);
+        row.sealed = private
+            .anything()
+            .map(|private| secrets.seal(rows::to_text(&private).as_bytes(), &place(OUTCOME, id.uuid())));
+        row
+    }
+
+    /// The columns, with nothing sealed yet, and what is to be sealed.
+    fn apart<'a>(outcome: &'a RunOutcome, withheld: Option<&'a JsonText>) -> (Self, OutcomeRef<'a>) {
         let mut private = OutcomeRef {
             result: outcome.result.as_ref().map(JsonText::raw),
             provider_error: None,
@@ -144,16 +167,8 @@ impl OutcomeRow {
                 }
             }
         }
-        let anything = private.result.or(private.provider_error).or(private.withheld).is_some();
-        let anything = anything || private.message.is_some();
-        Self {
-            status: outcome.status,
-            started: outcome.started,
-            reason: outcome.reason.clone(),
-            error_code,
-            error_message,
-            sealed: anything.then(|| secrets.seal(rows::to_text(&private).as_bytes(), &place(OUTCOME, id.uuid()))),
-        }
+        let (status, started, reason) = (outcome.status, outcome.started, outcome.reason.clone());
+        (Self { status, started, reason, error_code, error_message, sealed: None }, private)
     }
 }
 
@@ -183,19 +198,28 @@ pub(super) struct RunRow {
 impl RunRow {
     pub(super) fn new(secrets: &SecretBox, run: &Run) -> Self {
         let intent = &run.intent;
+        let withheld = run.withheld_result.as_ref();
+        // What is still open gets another outcome, which is sealed by itself.
+        let (outcome, together) = if run.outcome.status.is_open() {
+            (OutcomeRow::new(secrets, intent.id, &run.outcome, withheld), None)
+        } else {
+            let (outcome, private) = OutcomeRow::apart(&run.outcome, withheld);
+            (outcome, private.anything())
+        };
         let arguments = ArgumentsRef {
             sent: intent.arguments_sent.raw(),
             coerced: intent.arguments_coerced.as_ref().map(JsonText::raw),
+            outcome: together,
         };
-        let fixed = IntentDoc {
-            agent_key: uuid_text::Text(intent.agent_key.uuid()),
-            dialect: intent.dialect.as_str().to_owned(),
-            kind: intent.kind.as_str().to_owned(),
+        let fixed = IntentRef {
+            agent_key: intent.agent_key.uuid(),
+            dialect: intent.dialect.as_str(),
+            kind: intent.kind.as_str(),
             llm_format: intent.llm_format,
-            tool_hash: intent.tool_hash.clone(),
-            request_id: intent.request_id.clone(),
-            caller: intent.caller.clone(),
-            conversation: intent.conversation.clone(),
+            tool_hash: &intent.tool_hash,
+            request_id: intent.request_id.as_deref(),
+            caller: intent.caller.as_deref(),
+            conversation: intent.conversation.as_deref(),
         };
         Self {
             org_id: intent.org_id,
@@ -204,7 +228,7 @@ impl RunRow {
             endpoint_name: intent.endpoint_name.clone(),
             tool: intent.tool.clone(),
             intent: rows::to_text(&fixed),
-            outcome: OutcomeRow::new(secrets, intent.id, &run.outcome, run.withheld_result.as_ref()),
+            outcome,
             provider_correlation_id: run.provider_correlation_id.clone(),
             attempts: attempts_text(&run.attempts),
             arguments: Some(secrets.seal(rows::to_text(&arguments).as_bytes(), &place(ARGUMENTS, intent.id.uuid()))),
@@ -255,13 +279,13 @@ impl RunRow {
         let fixed: IntentDoc = rows::from_text("run", &self.intent)?;
         let arguments: Option<ArgumentsDoc> =
             self.arguments.map(|sealed| opened(secrets, &sealed, &place(ARGUMENTS, id))).transpose()?;
-        let (sent, coerced) = match arguments {
-            Some(arguments) => (JsonText::from(arguments.sent), arguments.coerced.map(JsonText::from)),
-            None => (JsonText::of(&serde_json::Value::Null), None),
+        let (sent, coerced, together) = match arguments {
+            Some(doc) => (JsonText::from(doc.sent), doc.coerced.map(JsonText::from), doc.outcome),
+            None => (JsonText::of(&serde_json::Value::Null), None, None),
         };
         let private: OutcomeDoc = match &self.outcome.sealed {
             Some(sealed) => opened(secrets, sealed, &place(OUTCOME, id))?,
-            None => OutcomeDoc::default(),
+            None => together.unwrap_or_default(),
         };
         let message = private.message.or(self.outcome.error_message).unwrap_or_default();
         let code = self.outcome.error_code.and_then(ErrorCode::parse);
@@ -270,7 +294,7 @@ impl RunRow {
             intent: RunIntent {
                 id: self.id,
                 org_id: self.org_id,
-                agent_key: KeyId::from_uuid(fixed.agent_key.0),
+                agent_key: KeyId::from_uuid(Uuid::try_parse(&fixed.agent_key).map_err(|_| corrupt("run"))?),
                 endpoint_id: self.endpoint_id,
                 endpoint_name: self.endpoint_name,
                 dialect: Dialect::parse(&fixed.dialect).ok_or_else(|| corrupt("run"))?,
@@ -307,11 +331,11 @@ fn opened<T: serde::de::DeserializeOwned>(secrets: &SecretBox, sealed: &[u8], pl
     serde_json::from_slice(&plain).map_err(|_| corrupt("run"))
 }
 
-fn attempt_doc(attempt: &Attempt) -> AttemptDoc {
+fn attempt_doc(attempt: &Attempt) -> AttemptDoc<'_> {
     AttemptDoc {
         at: attempt.at.as_millis(),
         duration_ms: attempt.duration_ms,
-        outcome: attempt.outcome.clone(),
+        outcome: Cow::Borrowed(&attempt.outcome),
         http_status: attempt.http_status,
     }
 }
@@ -321,13 +345,13 @@ pub(super) fn attempts_text(attempts: &[Attempt]) -> String {
 }
 
 fn attempts_of(text: &str) -> StoreResult<Vec<Attempt>> {
-    let docs: Vec<AttemptDoc> = rows::from_text("run", text)?;
+    let docs: Vec<AttemptDoc<'_>> = rows::from_text("run", text)?;
     Ok(docs
         .into_iter()
         .map(|doc| Attempt {
             at: Timestamp::from_millis(doc.at),
             duration_ms: doc.duration_ms,
-            outcome: doc.outcome,
+            outcome: doc.outcome.into_owned(),
             http_status: doc.http_status,
         })
         .collect())
@@ -335,7 +359,7 @@ fn attempts_of(text: &str) -> StoreResult<Vec<Attempt>> {
 
 /// The attempts of `text` with `more` behind them.
 pub(super) fn appended(text: &str, more: &[Attempt]) -> StoreResult<String> {
-    let mut docs: Vec<AttemptDoc> = rows::from_text("run", text)?;
+    let mut docs: Vec<AttemptDoc<'_>> = rows::from_text("run", text)?;
     docs.extend(more.iter().map(attempt_doc));
     Ok(rows::to_text(&docs))
 }
