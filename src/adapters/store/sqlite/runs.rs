@@ -9,8 +9,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::store_port::{
     CallbackRecord, InsertedRun, Page, PageRequest, RunChange, RunFilter, StoreError, StoreResult, TokenUse, UsageRow,
 };
-use rusqlite::{Row, params};
-use std::sync::LazyLock;
+use rusqlite::{CachedStatement, Row, Statement, params};
 use uuid::Uuid;
 
 const INSERTED: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, open, started, intent, reason, \
@@ -57,33 +56,31 @@ pub(super) enum Changed {
     WasFinal(Box<RunRow>),
 }
 
-fn insert_row(db: &Db<'_>, sql: &str, row: &RunRow) -> StoreResult<usize> {
-    db.execute(
-        sql,
-        params![
-            bytes(row.org_id.uuid()),
-            bytes(row.id.uuid()),
-            bytes(row.endpoint_id.uuid()),
-            row.endpoint_name,
-            row.tool,
-            row.outcome.status.as_str(),
-            row.outcome.status.is_open(),
-            row.outcome.started,
-            row.intent,
-            row.outcome.reason,
-            row.outcome.error_code,
-            row.outcome.error_message,
-            row.provider_correlation_id,
-            row.attempts,
-            row.arguments,
-            row.outcome.sealed,
-            row.created_at.as_millis(),
-            row.updated_at.as_millis(),
-            row.finished_at.map(Timestamp::as_millis),
-            row.expires_at.map(Timestamp::as_millis),
-            row.due_at().map(Timestamp::as_millis),
-        ],
-    )
+fn insert_row(statement: &mut Statement<'_>, row: &RunRow) -> StoreResult<usize> {
+    let inserted = statement.execute(params![
+        bytes(row.org_id.uuid()),
+        bytes(row.id.uuid()),
+        bytes(row.endpoint_id.uuid()),
+        row.endpoint_name,
+        row.tool,
+        row.outcome.status.as_str(),
+        row.outcome.status.is_open(),
+        row.outcome.started,
+        row.intent,
+        row.outcome.reason,
+        row.outcome.error_code,
+        row.outcome.error_message,
+        row.provider_correlation_id,
+        row.attempts,
+        row.arguments,
+        row.outcome.sealed,
+        row.created_at.as_millis(),
+        row.updated_at.as_millis(),
+        row.finished_at.map(Timestamp::as_millis),
+        row.expires_at.map(Timestamp::as_millis),
+        row.due_at().map(Timestamp::as_millis),
+    ])?;
+    Ok(inserted)
 }
 
 /// Which run a used token started.
@@ -99,7 +96,7 @@ pub(super) fn insert(db: &Db<'_>, row: &RunRow, token: Option<TokenUse>) -> Stor
         return Ok(InsertedRun::TokenUsed(run));
     }
     let sql = format!("INSERT INTO runs ({INSERTED}) SELECT {VALUES} FROM endpoints WHERE id = ?3 AND org_id = ?1");
-    if insert_row(db, &sql, row)? == 0 {
+    if insert_row(&mut *db.conn.prepare_cached(&sql)?, row)? == 0 {
         return Err(StoreError::NotFound);
     }
     if let Some(token) = token {
@@ -111,15 +108,37 @@ pub(super) fn insert(db: &Db<'_>, row: &RunRow, token: Option<TokenUse>) -> Stor
     Ok(InsertedRun::Inserted)
 }
 
-/// Records a finished run; one of an organization that is gone is passed over.
-pub(super) fn record(db: &Db<'_>, run: &Run) -> StoreResult<()> {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "INSERT OR IGNORE INTO runs ({INSERTED}) SELECT {VALUES} FROM orgs WHERE id = ?1 AND state <> 'deleted'"
-        )
-    });
-    insert_row(db, &SQL, &RunRow::new(db.secrets, run))?;
-    Ok(())
+/// Records finished runs, as many as one transaction holds: what they have in common is prepared and asked once.
+pub(super) struct Recorder<'a> {
+    db: &'a Db<'a>,
+    insert: CachedStatement<'a>,
+    /// The organization of the last run, and whether it is still there: within the transaction that does not change.
+    last_org: Option<(OrgId, bool)>,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(db: &'a Db<'a>) -> rusqlite::Result<Self> {
+        let insert = db.conn.prepare_cached(&format!("INSERT OR IGNORE INTO runs ({INSERTED}) VALUES ({VALUES})"))?;
+        Ok(Self { db, insert, last_org: None })
+    }
+
+    /// Records a run; one of an organization that is gone is passed over.
+    pub(super) fn record(&mut self, run: &Run) -> StoreResult<()> {
+        if self.is_there(run.intent.org_id)? {
+            insert_row(&mut self.insert, &RunRow::new(self.db.secrets, run))?;
+        }
+        Ok(())
+    }
+
+    fn is_there(&mut self, org: OrgId) -> StoreResult<bool> {
+        if let Some((_, is_there)) = self.last_org.filter(|(last, _)| *last == org) {
+            return Ok(is_there);
+        }
+        let sql = "SELECT 1 FROM orgs WHERE id = ?1 AND state <> 'deleted'";
+        let is_there = self.db.exists(sql, (bytes(org.uuid()),))?;
+        self.last_org = Some((org, is_there));
+        Ok(is_there)
+    }
 }
 
 pub(super) fn find(db: &Db<'_>, org: OrgId, id: RunId) -> StoreResult<Option<RunRow>> {

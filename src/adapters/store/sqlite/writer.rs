@@ -8,7 +8,8 @@
 //! What may be lost ([`Later`]) waits in a queue of its own and is written when nothing durable waits, or at the latest
 //! every [`LATER_EVERY`]; those transactions are not forced to disk, the next durable one takes them along.
 
-use super::{Db, runs};
+use super::Db;
+use super::runs::Recorder;
 use crate::adapters::secrets::SecretBox;
 use crate::domain::ids::KeyId;
 use crate::domain::run::Run;
@@ -324,9 +325,10 @@ impl Thread {
         }
         let written = self.without_force(|| {
             self.transaction(|db| {
+                let mut runs = Recorder::new(db)?;
                 // Each is one statement, which takes itself back when it fails: no savepoint is needed.
                 for later in portion {
-                    if let Err(error) = guarded(|| later.write(db)) {
+                    if let Err(error) = guarded(|| later.write(db, &mut runs)) {
                         tracing::warn!(error = %Chain(&error), "a record was not written");
                     }
                 }
@@ -352,9 +354,9 @@ impl Thread {
 }
 
 impl Later {
-    fn write(self, db: &Db<'_>) -> StoreResult<()> {
+    fn write(self, db: &Db<'_>, runs: &mut Recorder<'_>) -> StoreResult<()> {
         match self {
-            Later::Run(run) => runs::record(db, &run),
+            Later::Run(run) => runs.record(&run),
             Later::Touch(used) => super::keys::touch(db, &used),
         }
     }
