@@ -13,6 +13,7 @@ use crate::domain::manifest::{Manifest, SyncFault};
 use crate::domain::run::RunOutcome;
 use crate::domain::tool::{Dialect, ToolSpec};
 use bytes::Bytes;
+use std::borrow::Cow;
 
 /// The HTTP methods toolgate uses towards providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct OutboundRequest {
     /// Absolute URL.
     pub url: String,
     /// Headers beside `Host`, `Content-Length`, `Content-Type` and `Accept`, lower-case names.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// Exactly the bytes to send; empty for GET.
     pub body: Bytes,
     /// Whether each attempt is signed by Median's scheme.

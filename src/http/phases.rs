@@ -19,6 +19,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use uuid::Uuid;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -222,7 +223,10 @@ impl Marks {
     fn of(state: &HttpState, head: &HttpRequest) -> Self {
         let own = head.headers().get(X_REQUEST_ID).filter(|id| is_request_id(id.as_bytes())).cloned();
         let request_id = own.unwrap_or_else(|| {
-            HeaderValue::from_str(&state.engine.clock().new_uuid().to_string()).expect("a UUID is visible ASCII")
+            let mut buffer = Uuid::encode_buffer();
+            let id = state.engine.clock().new_uuid();
+            let text = id.as_hyphenated().encode_lower(&mut buffer);
+            HeaderValue::from_str(text).expect("a UUID is visible ASCII")
         });
         let mut random = [0; 24];
         state.engine.clock().fill_random(&mut random);

@@ -4,6 +4,7 @@ use super::{CALLBACK_URL, RUN_ID, endpoint, fixtures, settings, tool};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use toolgate::dialects::{self, ApprovalMark, Call, Method, OutboundRequest};
 use toolgate::domain::ids::RunId;
 use toolgate::domain::json::JsonText;
@@ -43,7 +44,7 @@ struct ApprovalFixture {
 #[serde(deny_unknown_fields)]
 struct ExpectedRequest {
     url: String,
-    headers: Vec<(String, String)>,
+    headers: Vec<(Cow<'static, str>, String)>,
     body: String,
     #[serde(default)]
     median_signature: bool,

@@ -224,7 +224,7 @@ fn manifests_are_asked_for_with_the_credentials_of_the_endpoint() {
         OutboundRequest {
             method: Method::Get,
             url: "https://pulse.example/base/mcp/manifest.json".to_owned(),
-            headers: vec![("x-auth".to_owned(), "s3cret".to_owned())],
+            headers: vec![("x-auth".into(), "s3cret".to_owned())],
             body: Bytes::new(),
             median_signature: false,
         }

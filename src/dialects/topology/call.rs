@@ -12,6 +12,7 @@ use crate::domain::tool::{ToolKind, ToolSpec};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// Longest `correlation_id` of a provider, in bytes: it is kept as a key while its run is pending.
 const MAX_CORRELATION_ID: usize = 1024;
@@ -44,8 +45,8 @@ pub fn encode_call(settings: &EndpointSettings, call: &Call<'_>) -> OutboundRequ
     serde_json::to_writer(&mut body, &content).expect("a vector takes every byte, and every member is text or JSON");
     let mut headers = Vec::with_capacity(3);
     headers.extend(auth_header(settings));
-    headers.push(("x-callback-url".to_owned(), call.callback_url.to_owned()));
-    headers.extend(call.caller.map(|caller| ("x-caller-identity".to_owned(), caller.to_owned())));
+    headers.push((Cow::Borrowed("x-callback-url"), call.callback_url.to_owned()));
+    headers.extend(call.caller.map(|caller| (Cow::Borrowed("x-caller-identity"), caller.to_owned())));
     OutboundRequest {
         method: Method::Post,
         url: format!("{}/mcp/run", settings.base_url),

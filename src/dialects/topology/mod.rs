@@ -11,14 +11,17 @@ pub use call::{decode_answer, encode_call};
 pub use manifest::{decode_manifest, encode_manifest_request};
 
 use crate::domain::endpoint::{EndpointAuth, EndpointSettings};
+use std::borrow::Cow;
 
 /// What stands before every name on this dialect's wire.
 const ID_PREFIX: &str = "topology:";
 
 /// The header that shows toolgate's credentials to the provider.
-fn auth_header(settings: &EndpointSettings) -> Option<(String, String)> {
+fn auth_header(settings: &EndpointSettings) -> Option<(Cow<'static, str>, String)> {
     match &settings.auth {
-        EndpointAuth::Header { name, value } => Some((name.to_ascii_lowercase(), value.reveal().to_owned())),
+        EndpointAuth::Header { name, value } => {
+            Some((Cow::Owned(name.to_ascii_lowercase()), value.reveal().to_owned()))
+        }
         // Registration gives a topology endpoint a header and nothing else; Median's secrets sign, they are never sent.
         EndpointAuth::SigningSecret(_) | EndpointAuth::MedianKey(_) => None,
     }

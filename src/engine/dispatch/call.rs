@@ -1,4 +1,4 @@
-//! One call to a provider: sent once, its answer read, its outcome recorded. Runs as a task of its own.
+//! One call to a provider: sent once, its answer read, its outcome recorded, whoever still waits for it.
 
 use super::gate::GatePermit;
 use super::sign_if_wanted;
@@ -15,6 +15,7 @@ use crate::engine::catalog::{Catalog, CatalogTool};
 use crate::engine::in_flight::InFlightGuard;
 use crate::engine::ports::{RunTimes, StoreError, TransportError, TransportFault};
 use crate::engine::store_port::{ChangedRun, RunChange};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -89,7 +90,7 @@ impl Dispatch {
         }
     }
 
-    fn encode(&self) -> OutboundRequest {
+    fn encode(&mut self) -> OutboundRequest {
         let (endpoint, intent) = (&self.tool.endpoint, &self.run.intent);
         // Where the answer comes at once there is no other to be delivered.
         let at_once = self.tool.answers_at_once();
@@ -104,8 +105,8 @@ impl Dispatch {
             approval: &ApprovalMark::None,
         };
         let mut request = dialects::encode_call(endpoint, &call);
-        if let Some(traceparent) = &self.traceparent {
-            request.headers.push(("traceparent".to_owned(), traceparent.clone()));
+        if let Some(traceparent) = self.traceparent.take() {
+            request.headers.push((Cow::Borrowed("traceparent"), traceparent));
         }
         sign_if_wanted(&mut request, &endpoint.settings.auth, self.engine.clock().now());
         request

@@ -8,6 +8,7 @@ pub mod signing;
 use crate::dialects::OutboundRequest;
 use crate::domain::endpoint::EndpointAuth;
 use crate::domain::time::Timestamp;
+use std::borrow::Cow;
 
 /// Signs a request that is about to leave, where its dialect signs: the signature holds the time.
 pub(in crate::engine) fn sign_if_wanted(request: &mut OutboundRequest, auth: &EndpointAuth, now: Timestamp) {
@@ -16,6 +17,6 @@ pub(in crate::engine) fn sign_if_wanted(request: &mut OutboundRequest, auth: &En
     }
     if let Some(secret) = signing::median_secret(auth) {
         let signature = signing::median_signature(&secret, now, &request.body);
-        request.headers.push(("median-signature".to_owned(), signature));
+        request.headers.push((Cow::Borrowed("median-signature"), signature));
     }
 }

@@ -181,7 +181,7 @@ impl<'a> RunAnswer<'a> {
             Dialect::Median => None,
         };
         Self {
-            tool: Cow::Owned(format!("{}:{}", intent.dialect.id_prefix(), intent.tool)),
+            tool: Cow::Owned([intent.dialect.id_prefix(), ":", &intent.tool].concat()),
             topology,
             kind: intent.kind.as_str(),
             correlation_id: intent.id.to_string(),
@@ -258,9 +258,15 @@ pub(super) const fn http_status(status: RunStatus) -> u16 {
     }
 }
 
+/// Room for everything of a usual answer but its result.
+const ANSWER_FRAME: usize = 256;
+
 /// The JSON of a run.
 pub(super) fn run_json(run: &Run) -> Vec<u8> {
-    to_json(&RunAnswer::of(run))
+    let result = run.outcome.result.as_ref().map_or(0, |result| result.as_str().len());
+    let mut json = Vec::with_capacity(ANSWER_FRAME + result);
+    serde_json::to_writer(&mut json, &RunAnswer::of(run)).expect("a vector takes every byte, and every member is JSON");
+    json
 }
 
 /// The answer to a run that was asked for.
