@@ -7,6 +7,7 @@ pub mod access;
 pub mod actors;
 pub mod administration;
 pub mod callback;
+mod carry_on;
 pub mod catalog;
 pub mod confirmation;
 mod conversations;

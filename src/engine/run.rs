@@ -3,6 +3,7 @@
 use super::Engine;
 use super::access::AgentAccess;
 use super::actors::org_handle::OrgHandle;
+use super::carry_on::CarryOn;
 use super::catalog::CatalogTool;
 use super::confirmation::{Binding, Confirmation};
 use super::dispatch::call::Dispatch;
@@ -163,13 +164,14 @@ impl Engine {
             permit: Some(permit),
             guard,
             begun,
-            traceparent: request.traceparent.clone(),
+            traceparent: request.traceparent,
             durable: true,
         };
         let waits_to_the_end = request.wait.is_none_or(|wait| wait >= tool.timeout);
         if tool.is_recorded_later() && token.is_none() && waits_to_the_end {
             dispatch.durable = false;
-            return run_recorded_later(dispatch).await;
+            // Its record is written behind; a client that goes away cancels nothing that was sent.
+            return Ok(RunReply::Run(CarryOn::new(dispatch.send_and_record()).await));
         }
         Box::pin(self.run_durably(dispatch, token, patience)).await
     }
@@ -399,11 +401,4 @@ fn summary(tool: &CatalogTool, arguments: &Value) -> String {
     let cut: String = text.chars().take(LONGEST).collect();
     let ellipsis = if cut.len() < text.len() { "…" } else { "" };
     format!("Run \"{title}\" ({}) with {cut}{ellipsis}", tool.spec.name)
-}
-
-/// Sends in a task of its own and answers when it is done; the record is written behind.
-async fn run_recorded_later(dispatch: Dispatch) -> Result<RunReply, RunRefusal> {
-    let ended = tokio::spawn(dispatch.send_and_record()).await;
-    // The task is never aborted, and a panic in it is a fault of ours that the edge answers as such.
-    ended.map(RunReply::Run).map_err(|_| RunRefusal::Overloaded)
 }

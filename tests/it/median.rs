@@ -8,6 +8,7 @@ use crate::support::tenant::Tenant;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use std::io::Write as _;
 use std::time::Duration;
 use toolgate::engine::ports::Clock as _;
 
@@ -76,6 +77,26 @@ fn a_median_key_is_turned_into_the_secret() {
     signed_at(&provider.last_call(), &secret);
     assert!(!tenant.get(&format!("/v1/endpoints/{}", endpoint.id)).text().contains("mk_test"));
     assert_eq!(endpoint.body.get("callback"), None, "this dialect has no callbacks");
+}
+
+/// Also of a call whose record is only written once it has ended.
+#[test]
+fn a_client_that_hangs_up_cancels_nothing() {
+    let (gate, provider, tenant) = world(&[median("find", "low")]);
+    let mut stream = crate::support::raw::connect(gate.url());
+    let body = r#"{"tool":"find"}"#;
+    provider.next(Reply::Late(Duration::from_millis(300), Box::new(Reply::text(200, r#"{"result":"found"}"#))));
+    let request = format!(
+        "POST /mcp/run HTTP/1.1\r\nHost: g\r\nX-Auth: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        tenant.agent,
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("it can be sent");
+    eventually("the provider is called", || provider.calls().pop());
+    drop(stream);
+    let run = eventually("the run is recorded", || tenant.items("/v1/runs").pop());
+    assert_eq!((&run["tool"], &run["status"]), (&json!("median:find"), &json!("completed")), "{run}");
+    assert_eq!(provider.calls().len(), 1);
 }
 
 #[test]
