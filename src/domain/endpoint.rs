@@ -18,6 +18,8 @@ pub enum EndpointAuth {
         /// Header value.
         value: Secret,
     },
+    /// A bearer token (agent-provider).
+    Bearer(Secret),
     /// Median: the secret requests are signed with.
     SigningSecret(Secret),
     /// Median: the key the signing secret is derived from.
@@ -117,6 +119,8 @@ pub struct SyncState {
     pub fault: Option<SyncFault>,
     /// Hash of the manifest of the last good set: SHA-256 of canonical JSON, 64 hex digits.
     pub manifest_hash: Option<String>,
+    /// The entity tag the last good set came with, for conditional requests.
+    pub manifest_etag: Option<String>,
     /// The endpoint version the last good set was made under.
     pub applied_version: Option<u64>,
     /// Tools the last good sync left out.

@@ -65,6 +65,10 @@ id!(
     RunId
 );
 id!(
+    /// A mutation that happens once; on the wire this is the `Operation-Id`.
+    OperationId
+);
+id!(
     /// One sync of one endpoint.
     SyncId
 );
@@ -75,4 +79,8 @@ id!(
 id!(
     /// An entry of the audit trail.
     AuditId
+);
+id!(
+    /// One message to an organization's application.
+    DeliveryId
 );

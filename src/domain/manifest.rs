@@ -109,6 +109,8 @@ pub struct Manifest {
     pub hash: String,
     /// The manifest offers diagnostics (median).
     pub diagnostics: bool,
+    /// The entity tag of the answer it came in; no dialect reads it from the body, the fetch adds it.
+    pub etag: Option<String>,
 }
 
 /// What made a sync run.

@@ -1,11 +1,16 @@
 //! The pure core: no async, no I/O, no clock, no HTTP. Everything here is a value or a function of values.
 
+pub mod announcement;
+pub mod approval;
 pub mod canonical;
 pub mod change;
 pub mod coerce;
 pub mod egress;
 pub mod endpoint;
 pub mod error_code;
+pub mod evidence;
+pub mod facts;
+pub mod fingerprint;
 pub mod group;
 pub mod ids;
 pub mod json;
@@ -14,6 +19,7 @@ pub mod json_scan;
 pub mod key;
 pub mod manifest;
 pub mod naming;
+pub mod operation;
 pub mod org;
 pub mod risk;
 pub mod run;

@@ -1,6 +1,7 @@
 //! Organizations: the tenant, its state and its limits.
 
 use super::ids::OrgId;
+use super::secret::Secret;
 use super::time::Timestamp;
 use ipnet::IpNet;
 
@@ -152,6 +153,40 @@ fn bursts_to_follow(overrides: &LimitOverrides, limits: &Limits) -> Vec<(&'stati
     alone.map(|(rate, burst)| (*burst, limits.get(rate).unwrap_or_default().saturating_mul(2))).collect()
 }
 
+/// A receiver of signed messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Absolute http(s) URL.
+    pub url: String,
+    /// `whsec_` and 24 random bytes as base64: what is sent there is signed with it.
+    pub secret: Secret,
+}
+
+/// What becomes of a call whose agent cannot bring the end user's confirmation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConfirmationFallback {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// A teammate is asked instead.
+    Approval,
+}
+
+impl ConfirmationFallback {
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ConfirmationFallback::Refuse => "refuse",
+            ConfirmationFallback::Approval => "approval",
+        }
+    }
+
+    /// The fallback with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [ConfirmationFallback::Refuse, ConfirmationFallback::Approval].into_iter().find(|f| f.as_str() == word)
+    }
+}
+
 /// How long things are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -186,6 +221,12 @@ pub struct Org {
     pub egress_allow: Vec<IpNet>,
     /// How long things are kept.
     pub retention: Retention,
+    /// Decides about runs of risk `reviewed`.
+    pub reviewer: Option<Hook>,
+    /// Is told of approvals waiting and runs finished.
+    pub webhook: Option<Hook>,
+    /// What stands in for a confirmation nobody can give.
+    pub confirmation_fallback: ConfirmationFallback,
     /// Raised by every change.
     pub version: u64,
     /// When it was made.

@@ -1,7 +1,7 @@
 //! Runs: one tool call, from its admission to its final word.
 
 use super::error_code::ErrorCode;
-use super::ids::{EndpointId, KeyId, OrgId, RunId};
+use super::ids::{EndpointId, KeyId, OperationId, OrgId, RunId};
 use super::json::JsonText;
 use super::time::Timestamp;
 use super::tool::{Dialect, ToolKind};
@@ -25,13 +25,15 @@ pub enum RunStatus {
     Expired,
     /// Not wanted any more.
     Cancelled,
+    /// Something was sent and the outcome is not known; its receipt is being looked for.
+    Inspecting,
     /// Something was sent and the outcome is not known.
     Uncertain,
 }
 
 impl RunStatus {
-    /// Every status.
-    pub const ALL: [RunStatus; 9] = [
+    /// Every status; of two with one word the final one comes first.
+    pub const ALL: [RunStatus; 10] = [
         RunStatus::Started,
         RunStatus::Pending,
         RunStatus::Completed,
@@ -41,6 +43,7 @@ impl RunStatus {
         RunStatus::Expired,
         RunStatus::Cancelled,
         RunStatus::Uncertain,
+        RunStatus::Inspecting,
     ];
 
     /// The word on the wire.
@@ -54,18 +57,18 @@ impl RunStatus {
             RunStatus::Denied => "denied",
             RunStatus::Expired => "expired",
             RunStatus::Cancelled => "cancelled",
-            RunStatus::Uncertain => "uncertain",
+            RunStatus::Inspecting | RunStatus::Uncertain => "uncertain",
         }
     }
 
-    /// The status with this word.
+    /// The status with this word; `uncertain` is the final one.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
     /// Whether the run can still change.
     pub const fn is_open(self) -> bool {
-        matches!(self, RunStatus::Pending | RunStatus::AwaitingApproval)
+        matches!(self, RunStatus::Pending | RunStatus::AwaitingApproval | RunStatus::Inspecting)
     }
 }
 
@@ -134,6 +137,19 @@ pub struct Attempt {
     pub http_status: Option<u16>,
 }
 
+/// Where a call comes from, as the agent says: the `context` of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallContext {
+    /// `conversation`, or `Conversation-Id`.
+    pub conversation: Option<String>,
+    /// `turn`.
+    pub turn: Option<String>,
+    /// `locale`.
+    pub locale: Option<String>,
+    /// `timezone`.
+    pub timezone: Option<String>,
+}
+
 /// What is fixed about a run when it is admitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunIntent {
@@ -161,8 +177,10 @@ pub struct RunIntent {
     pub request_id: Option<String>,
     /// `X-Caller-Identity`.
     pub caller: Option<String>,
-    /// `context.conversation` or `Conversation-Id`.
-    pub conversation: Option<String>,
+    /// It was asked for with an `Idempotency-Key`: no retry of it makes another run.
+    pub keyed: bool,
+    /// Where the call comes from.
+    pub context: CallContext,
     /// The arguments as the agent sent them.
     pub arguments_sent: JsonText,
     /// The arguments after coercion; `None` when coercion changed nothing.
@@ -188,6 +206,27 @@ impl Run {
         let intent = RunIntent { arguments_sent: nothing, arguments_coerced: None, ..self.intent.clone() };
         Self { intent, ..self.clone() }
     }
+
+    /// What an open run becomes when its endpoint or its organization is deleted: a call that may have been carried out
+    /// is uncertain, anything else is cancelled. The store says the same in its own language.
+    pub const fn status_once_deleted(&self) -> RunStatus {
+        let waits_for_callback = match (self.intent.dialect, self.intent.kind) {
+            (Dialect::Topology, ToolKind::Query) => true,
+            (Dialect::Topology, ToolKind::Command) | (Dialect::AgentProvider | Dialect::Median, _) => false,
+        };
+        match self.outcome.status {
+            RunStatus::Inspecting | RunStatus::Uncertain => RunStatus::Uncertain,
+            RunStatus::Pending if self.outcome.started && !waits_for_callback => RunStatus::Uncertain,
+            RunStatus::Pending
+            | RunStatus::Started
+            | RunStatus::Completed
+            | RunStatus::Failed
+            | RunStatus::AwaitingApproval
+            | RunStatus::Denied
+            | RunStatus::Expired
+            | RunStatus::Cancelled => RunStatus::Cancelled,
+        }
+    }
 }
 
 /// A run with everything that happened to it.
@@ -201,6 +240,8 @@ pub struct Run {
     pub provider_correlation_id: Option<String>,
     /// A result that failed the output schema: for the tenant's eyes only.
     pub withheld_result: Option<JsonText>,
+    /// Its operation, when the provider keeps receipts.
+    pub operation_id: Option<OperationId>,
     /// The exchanges with the provider.
     pub attempts: Vec<Attempt>,
     /// When it last changed.

@@ -1,10 +1,12 @@
 //! Tools: what an endpoint declares, and what the tenant's policy makes of it.
 
 use super::change::Change;
+use super::evidence::EvidenceKinds;
 use super::json::JsonText;
 use super::risk::Risk;
 use super::schema::DefaultDraft;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The protocol an endpoint speaks.
@@ -12,28 +14,35 @@ use std::time::Duration;
 pub enum Dialect {
     /// Orchesty Pulse: manifest, run, and callbacks of the response node.
     Topology,
+    /// A provider adapter: reads and mutations answered with evidence, mutations with a receipt.
+    AgentProvider,
     /// Median: signed tool calls, answered in the same exchange.
     Median,
 }
 
 impl Dialect {
+    /// Every dialect.
+    pub const ALL: [Dialect; 3] = [Dialect::Topology, Dialect::AgentProvider, Dialect::Median];
+
     /// The word of a registration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Dialect::Topology => "topology",
+            Dialect::AgentProvider => "agent-provider",
             Dialect::Median => "median",
         }
     }
 
     /// The dialect with this word.
     pub fn parse(word: &str) -> Option<Self> {
-        [Dialect::Topology, Dialect::Median].into_iter().find(|d| d.as_str() == word)
+        Self::ALL.into_iter().find(|d| d.as_str() == word)
     }
 
     /// What stands before the `:` of a canonical tool id.
     pub const fn id_prefix(self) -> &'static str {
         match self {
             Dialect::Topology => "topology",
+            Dialect::AgentProvider => "provider",
             Dialect::Median => "median",
         }
     }
@@ -42,14 +51,14 @@ impl Dialect {
     pub const fn default_draft(self) -> DefaultDraft {
         match self {
             Dialect::Topology => DefaultDraft::Draft7,
-            Dialect::Median => DefaultDraft::Draft202012,
+            Dialect::AgentProvider | Dialect::Median => DefaultDraft::Draft202012,
         }
     }
 
     /// Whether the endpoint is synced when a new conversation begins.
     pub const fn syncs_on_conversation(self) -> bool {
         match self {
-            Dialect::Topology => false,
+            Dialect::Topology | Dialect::AgentProvider => false,
             Dialect::Median => true,
         }
     }
@@ -106,6 +115,8 @@ pub struct ToolSpec {
     pub mutating: bool,
     /// The provider's own time limit.
     pub timeout: Option<Duration>,
+    /// What an agent-provider's manifest binds the tool to; `None` for every other dialect.
+    pub provider: Option<Arc<ProviderTerms>>,
     /// SHA-256 (64 lower-case hex digits) of the canonical JSON of everything the provider declared for this tool.
     pub hash: String,
 }
@@ -115,6 +126,26 @@ impl ToolSpec {
     pub fn canonical_id(&self, dialect: Dialect) -> String {
         [dialect.id_prefix(), ":", &self.name].concat()
     }
+
+    /// Whether a call only reads, on the word of a provider that tells reads and mutations apart.
+    pub fn is_plain_read(&self) -> bool {
+        self.provider.is_some() && !self.mutating
+    }
+}
+
+/// What an agent-provider's manifest binds one of its tools to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderTerms {
+    /// The manifest's `contract_version`, a calendar date.
+    pub contract_version: String,
+    /// The manifest's `languages`, as declared; at least one.
+    pub languages: Vec<String>,
+    /// The kinds of evidence an answer may hold, and a good one has to.
+    pub produces_evidence: EvidenceKinds,
+    /// The name of a mutation's action; `None` for a read.
+    pub action: Option<String>,
+    /// How long receipts are kept.
+    pub receipt_retention: Option<Duration>,
 }
 
 /// A checked tool together with the item it was read from.
