@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or knows the time; signatures are added by the engine when a request is about to leave.
 
+pub mod agent_provider;
 mod checks;
 pub mod median;
 pub mod topology;
@@ -10,7 +11,9 @@ use crate::domain::endpoint::{Endpoint, EndpointSettings};
 use crate::domain::ids::RunId;
 use crate::domain::json::JsonText;
 use crate::domain::manifest::{Manifest, SyncFault};
+use crate::domain::operation::{OperationMark, OperationVerdict};
 use crate::domain::run::RunOutcome;
+use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ToolSpec};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -44,6 +47,8 @@ pub struct OutboundRequest {
 pub struct InboundAnswer {
     /// HTTP status.
     pub status: u16,
+    /// The `ETag` header, when it is one that can be sent back.
+    pub etag: Option<String>,
     /// Decoded body, within its limit.
     pub body: Bytes,
 }
@@ -83,6 +88,33 @@ pub struct Call<'a> {
     pub callback_url: &'a str,
     /// A yes given before.
     pub approval: &'a ApprovalMark,
+    /// The organization's slug.
+    pub workspace: &'a str,
+    /// The turn of the conversation, when the agent names one.
+    pub turn: Option<&'a str>,
+    /// The locale of the caller, when the agent names one.
+    pub locale: Option<&'a str>,
+    /// The timezone of the caller, when the agent names one.
+    pub timezone: Option<&'a str>,
+    /// The time of the call.
+    pub now: Timestamp,
+    /// The trace the call belongs to: 32 lower-case hex digits.
+    pub trace_id: &'a str,
+    /// What marks a mutation of a provider with receipts.
+    pub operation: Option<&'a OperationMark>,
+}
+
+/// What has to be known of a call to read its answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnswerContext<'a> {
+    /// The mark the call was sent under.
+    pub operation: Option<&'a OperationMark>,
+    /// Nobody is harmed when the call is made again: only then may it be called failed although that is not known.
+    pub repeatable: bool,
+    /// The locale of the caller.
+    pub locale: Option<&'a str>,
+    /// The timezone of the caller.
+    pub timezone: Option<&'a str>,
 }
 
 /// What a provider's answer to a call means.
@@ -95,12 +127,16 @@ pub enum CallAnswer {
         /// The provider's `correlation_id`.
         correlation_id: String,
     },
+    /// What became of a mutation that was sent under an operation's mark.
+    Operation(OperationVerdict),
 }
 
-/// The request that fetches the endpoint's manifest.
-pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
+/// The request that fetches the endpoint's manifest; with an entity tag, one that was answered under it may be answered
+/// with 304. Dialects that know no such thing leave it out.
+pub fn encode_manifest_request(settings: &EndpointSettings, etag: Option<&str>) -> OutboundRequest {
     match settings.dialect {
         Dialect::Topology => topology::encode_manifest_request(settings),
+        Dialect::AgentProvider => agent_provider::encode_manifest_request(settings, etag),
         Dialect::Median => median::encode_manifest_request(settings),
     }
 }
@@ -110,6 +146,7 @@ pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
 pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
     match settings.dialect {
         Dialect::Topology => topology::decode_manifest(settings, body),
+        Dialect::AgentProvider => agent_provider::decode_manifest(settings, body),
         Dialect::Median => median::decode_manifest(settings, body),
     }
 }
@@ -118,14 +155,21 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
 pub fn encode_call(endpoint: &Endpoint, call: &Call<'_>) -> OutboundRequest {
     match endpoint.settings.dialect {
         Dialect::Topology => topology::encode_call(&endpoint.settings, call),
+        Dialect::AgentProvider => agent_provider::encode_call(&endpoint.settings, call),
         Dialect::Median => median::encode_call(&endpoint.settings, call),
     }
 }
 
 /// Reads the answer to a call.
-pub fn decode_answer(dialect: Dialect, tool: &ToolSpec, answer: &InboundAnswer) -> CallAnswer {
+pub fn decode_answer(
+    dialect: Dialect,
+    tool: &ToolSpec,
+    context: &AnswerContext<'_>,
+    answer: &InboundAnswer,
+) -> CallAnswer {
     match dialect {
         Dialect::Topology => topology::decode_answer(tool, answer),
-        Dialect::Median => median::decode_answer(tool, answer),
+        Dialect::AgentProvider => agent_provider::decode_answer(tool, context, answer),
+        Dialect::Median => median::decode_answer(context, answer),
     }
 }

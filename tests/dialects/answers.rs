@@ -4,7 +4,7 @@ use super::{fixtures, folder, settings, tool};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate::dialects::{self, CallAnswer, InboundAnswer, Method, median};
+use toolgate::dialects::{self, AnswerContext, CallAnswer, InboundAnswer, Method, median};
 use toolgate::domain::run::RunError;
 use toolgate::domain::tool::Dialect;
 
@@ -21,7 +21,7 @@ struct AnswerFixture {
 
 impl AnswerFixture {
     fn answer(&self) -> InboundAnswer {
-        InboundAnswer { status: self.status, body: Bytes::from(self.body.clone()) }
+        InboundAnswer { status: self.status, etag: None, body: Bytes::from(self.body.clone()) }
     }
 }
 
@@ -30,6 +30,7 @@ fn outcome(answer: CallAnswer) -> (Value, String) {
     let outcome = match answer {
         CallAnswer::Accepted { correlation_id } => return (json!({"accepted": correlation_id}), String::new()),
         CallAnswer::Settled(outcome) => outcome,
+        CallAnswer::Operation(verdict) => panic!("no operation was sent: {verdict:?}"),
     };
     let mut said = json!({"status": outcome.status.as_str(), "started": outcome.started});
     let mut message = String::new();
@@ -71,7 +72,9 @@ fn answers_mean_what_the_contract_says() {
                 let place = format!("{file}: {}", fixture.why);
                 let kind = fixture.kind.as_deref().unwrap_or("query");
                 let tool = tool("weather-report", "weather-report", kind, fixture.risk.as_deref());
-                let (found, message) = outcome(dialects::decode_answer(dialect, &tool, &fixture.answer()));
+                let repeatable = fixture.risk.as_deref() == Some("low");
+                let context = AnswerContext { repeatable, ..AnswerContext::default() };
+                let (found, message) = outcome(dialects::decode_answer(dialect, &tool, &context, &fixture.answer()));
                 let parts = fixture.expected.get_mut("error").map(take_message_parts).unwrap_or_default();
                 assert_eq!(found, fixture.expected, "{place}: {message}");
                 check_message(&place, &message, &parts);

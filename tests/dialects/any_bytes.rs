@@ -1,13 +1,15 @@
 //! Whatever a provider sends, and whatever an agent's arguments hold.
 
-use super::{CALLBACK_URL, RUN_ID, endpoint, settings, tool};
+use super::{CALLBACK_URL, RUN_ID, TRACE_ID, endpoint, intent, mark, provider_tool, settings, tool_of};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
+use toolgate::dialects::agent_provider::{self, ReceiptAnswer};
 use toolgate::dialects::topology::callback::parse_callback;
-use toolgate::dialects::{self, ApprovalMark, Call, CallAnswer, InboundAnswer, median};
+use toolgate::dialects::{self, AnswerContext, ApprovalMark, Call, CallAnswer, InboundAnswer, median};
 use toolgate::domain::ids::RunId;
 use toolgate::domain::json::JsonText;
+use toolgate::domain::time::Timestamp;
 use toolgate::domain::tool::Dialect;
 
 /// Texts that are nearly right: a good one, cut, with one byte changed.
@@ -31,6 +33,18 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
             br#"{"version":1,"tools":[{"name":"a","description":"d","risk":"low","inputSchema":{"type":"object","properties":{"x":{"type":"string"}},"additionalProperties":false}}]}"#
         ),
         nearly(br#"{"kind":"query","status":"pending","started":true,"correlation_id":"c","error":{"code":"c"}}"#),
+        nearly(
+            br#"{"protocol_version":"1","contract_version":"2026-09-01","capabilities":["read"],"languages":["en"],"tools":[{"name":"a.b","mutating":false,"produces_evidence":["value"],"timeout_ms":1,"parameters":{"type":"object","additionalProperties":false}}]}"#
+        ),
+        nearly(
+            br#"{"contract_version":"2026-09-01","status":"ok","evidence":[{"kind":"entity","id":"e","type":"order","key":"O-1"},{"kind":"value","id":"v","of":"e","field":"total","value":{"amount":"12.50","currency":"EUR"},"value_type":"money","as_of":"2026-01-15T16:09:00Z"},{"kind":"completeness","id":"c","scope":"o","complete":true,"returned":1}],"text":"12.50 EUR on 15 January"}"#
+        ),
+        nearly(
+            br#"{"contract_version":"2026-09-01","status":"ok","evidence":[{"kind":"reference","id":"r","type":"t","value":"R-1"},{"kind":"action","id":"a","action":"order.cancel","outcome":"applied","operation_id":"0198a000-0000-7000-8000-000000000009","request_fingerprint":"sha256:abababababababababababababababababababababababababababababababab","recorded_at":"2026-09-01T10:00:00Z"}]}"#
+        ),
+        nearly(
+            br#"{"operation_id":"0198a000-0000-7000-8000-000000000009","request_fingerprint":"sha256:abababababababababababababababababababababababababababababababab","tool":"order.cancel","action":"order.cancel","state":"applied","recorded_at":"2026-09-01T10:00:00Z","response":null}"#
+        ),
         nearly(br#"{"result":[1],"error":{"code":"execution_failed","message":"m"}}"#),
         nearly(
             br#"{"type":"tool.result","data":{"correlation_id":"c","request_id":"r","status":"completed","payload":1}}"#
@@ -41,18 +55,39 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn no_bytes_make_a_dialect_panic_or_answer_without_a_sentence(body in anything(), status in 100u16..600) {
-        let answer = InboundAnswer { status, body: Bytes::from(body.clone()) };
-        for dialect in [Dialect::Topology, Dialect::Median] {
+        let answer = InboundAnswer { status, etag: None, body: Bytes::from(body.clone()) };
+        for dialect in Dialect::ALL {
             match dialects::decode_manifest(&settings(dialect), &body) {
                 Ok(manifest) => prop_assert_eq!(manifest.hash.len(), 64),
                 Err(fault) => prop_assert!(!fault.message.is_empty()),
             }
             for kind in ["query", "command"] {
-                let tool = tool("a", "a", kind, Some("high"));
-                if let CallAnswer::Settled(outcome) = dialects::decode_answer(dialect, &tool, &answer) {
-                    prop_assert!(!outcome.status.is_open(), "an answer settles a run or leaves it pending by id");
+                let tool = tool_of(dialect, kind, Some("high"));
+                let mark = mark();
+                let context = AnswerContext {
+                    operation: Some(&mark),
+                    repeatable: false,
+                    locale: Some("ar"),
+                    timezone: Some("Asia/Tokyo"),
+                };
+                match dialects::decode_answer(dialect, &tool, &context, &answer) {
+                    CallAnswer::Settled(outcome) => {
+                        prop_assert!(!outcome.status.is_open(), "an answer settles a run or leaves it pending by id");
+                    }
+                    CallAnswer::Operation(verdict) => {
+                        prop_assert!(tool.mutating && !verdict.outcome_so_far().status.is_open());
+                    }
+                    CallAnswer::Accepted { .. } => prop_assert_eq!(dialect, Dialect::Topology),
                 }
             }
+        }
+        let mark = mark();
+        let context = AnswerContext { operation: Some(&mark), ..AnswerContext::default() };
+        match agent_provider::decode_receipt(&intent(&provider_tool(true), &context), &answer) {
+            ReceiptAnswer::Unclear { message, .. } => prop_assert!(!message.is_empty()),
+            // Only whoever knows both ids can say that something happened.
+            ReceiptAnswer::Adopted(..) => prop_assert!(body.windows(36).any(|part| part == super::OPERATION_ID.as_bytes())),
+            ReceiptAnswer::Pending | ReceiptAnswer::Missing | ReceiptAnswer::Conflict(_) | ReceiptAnswer::Gone => {}
         }
         if let Err((_, message)) = median::decode_diagnostics(&answer) {
             prop_assert!(!message.is_empty());
@@ -65,8 +100,8 @@ proptest! {
     #[test]
     fn any_argument_text_goes_out_as_it_is(text in "[ -~äß€😀]{0,40}", number in -1e300f64..1e300) {
         let arguments = format!("{{\"t\" : {}, \"n\":{number:e}}}", Value::String(text));
-        for dialect in [Dialect::Topology, Dialect::Median] {
-            let tool = tool("a", "a", "query", Some("low"));
+        for dialect in Dialect::ALL {
+            let tool = tool_of(dialect, "query", Some("low"));
             let call = Call {
                 run_id: RUN_ID.parse::<RunId>().expect("an id"),
                 tool: &tool,
@@ -75,6 +110,13 @@ proptest! {
                 conversation: None,
                 callback_url: CALLBACK_URL,
                 approval: &ApprovalMark::None,
+                workspace: "acme",
+                turn: None,
+                locale: None,
+                timezone: None,
+                now: Timestamp::default(),
+                trace_id: TRACE_ID,
+                operation: None,
             };
             let request = dialects::encode_call(&endpoint(dialect), &call);
             let body = std::str::from_utf8(&request.body).expect("a body is text");

@@ -1,6 +1,6 @@
 //! The bytes of a call.
 
-use super::{CALLBACK_URL, RUN_ID, endpoint, fixtures, settings, tool};
+use super::{CALLBACK_URL, RUN_ID, TRACE_ID, endpoint, fixtures, mark, provider_tool, settings, tool};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,6 +20,9 @@ struct CallFixture {
     arguments: String,
     caller: Option<String>,
     conversation: Option<String>,
+    turn: Option<String>,
+    locale: Option<String>,
+    timezone: Option<String>,
     approval: Option<ApprovalFixture>,
     expected: ExpectedRequest,
 }
@@ -60,21 +63,35 @@ fn encode(dialect: Dialect, fixture: &CallFixture) -> OutboundRequest {
             ApprovalMark::Teammate { by: by(approval) }
         }
     };
+    let declared = &fixture.tool;
+    let tool = if dialect == Dialect::AgentProvider {
+        provider_tool(declared.kind == "command")
+    } else {
+        tool(&declared.name, &declared.provider_name, &declared.kind, declared.risk.as_deref())
+    };
+    let mark = mark();
     let call = Call {
         run_id: RUN_ID.parse::<RunId>().expect("an id"),
-        tool: &tool(&fixture.tool.name, &fixture.tool.provider_name, &fixture.tool.kind, fixture.tool.risk.as_deref()),
+        tool: &tool,
         arguments: &JsonText::parse(&fixture.arguments).expect("arguments are JSON"),
         caller: fixture.caller.as_deref(),
         conversation: fixture.conversation.as_deref(),
         callback_url: CALLBACK_URL,
         approval: &approval,
+        workspace: "acme",
+        turn: fixture.turn.as_deref(),
+        locale: fixture.locale.as_deref(),
+        timezone: fixture.timezone.as_deref(),
+        now: Timestamp::from_millis(1_767_225_600_001),
+        trace_id: TRACE_ID,
+        operation: Some(&mark),
     };
     dialects::encode_call(&endpoint(dialect), &call)
 }
 
 #[test]
 fn calls_are_these_bytes() {
-    for dialect in [Dialect::Topology, Dialect::Median] {
+    for dialect in Dialect::ALL {
         for (place, fixture) in fixtures::<CallFixture>(dialect, "calls") {
             let request = encode(dialect, &fixture);
             let expected = OutboundRequest {

@@ -83,6 +83,14 @@ fn rendered(dialect: Dialect, spec: &ToolSpec) -> Value {
         "llm_format": spec.llm_format,
         "mutating": spec.mutating,
         "timeout_ms": spec.timeout.map(|timeout| timeout.as_millis() as u64),
+        "provider": spec.provider.as_deref().map(|terms| json!({
+            "contract_version": terms.contract_version,
+            "languages": terms.languages,
+            "produces_evidence": terms.produces_evidence.words().collect::<Vec<_>>(),
+            "action": terms.action,
+            "receipt_retention_s": terms.receipt_retention.map(|retention| retention.as_secs()),
+        })),
+        "plain_read": spec.is_plain_read(),
     })
 }
 
@@ -177,8 +185,29 @@ fn median_manifests_are_read_by_every_rule() {
 }
 
 #[test]
+fn agent_provider_manifests_are_read_by_every_rule() {
+    use SyncReason::{
+        BadManifest, BadName, BadSchema, DuplicateName, NotJson, ReservedName, TooManyTools, UnsupportedVersion,
+    };
+    let refused = check_manifests(Dialect::AgentProvider);
+    assert_eq!(
+        refused,
+        words(&[
+            BadManifest,
+            BadName,
+            BadSchema,
+            DuplicateName,
+            NotJson,
+            ReservedName,
+            TooManyTools,
+            UnsupportedVersion
+        ])
+    );
+}
+
+#[test]
 fn a_body_that_is_not_utf8_is_not_json() {
-    for dialect in [Dialect::Topology, Dialect::Median] {
+    for dialect in Dialect::ALL {
         let fault = dialects::decode_manifest(&settings(dialect), b"[\"\xff\"]").expect_err("not UTF-8");
         assert_eq!(fault.reason, SyncReason::NotJson);
     }
@@ -220,7 +249,7 @@ fn the_next_good_manifest_heals() {
 #[test]
 fn manifests_are_asked_for_with_the_credentials_of_the_endpoint() {
     assert_eq!(
-        dialects::encode_manifest_request(&settings(Dialect::Topology)),
+        dialects::encode_manifest_request(&settings(Dialect::Topology), Some("\"t\"")),
         OutboundRequest {
             method: Method::Get,
             url: "https://pulse.example/base/mcp/manifest.json".to_owned(),
@@ -230,7 +259,7 @@ fn manifests_are_asked_for_with_the_credentials_of_the_endpoint() {
         }
     );
     assert_eq!(
-        dialects::encode_manifest_request(&settings(Dialect::Median)),
+        dialects::encode_manifest_request(&settings(Dialect::Median), Some("\"t\"")),
         OutboundRequest {
             method: Method::Get,
             url: "https://median.example/base/".to_owned(),

@@ -1,15 +1,13 @@
 //! The call, and what its answer means.
 
 use super::super::checks::{object, present, quoted};
-use super::super::{ApprovalMark, Call, CallAnswer, InboundAnswer, OutboundRequest};
+use super::super::{AnswerContext, ApprovalMark, Call, CallAnswer, InboundAnswer, OutboundRequest};
 use super::{VERSION, request};
 use crate::domain::endpoint::EndpointSettings;
 use crate::domain::error_code::ErrorCode;
 use crate::domain::ids::RunId;
 use crate::domain::json::JsonText;
-use crate::domain::risk::Risk;
 use crate::domain::run::{RunOutcome, RunStatus};
-use crate::domain::tool::ToolSpec;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -89,16 +87,17 @@ struct AnswerBody<'a> {
 }
 
 /// Reads the answer to a call. The body decides; the status only counts where the body says nothing.
-pub fn decode_answer(tool: &ToolSpec, answer: &InboundAnswer) -> CallAnswer {
+pub fn decode_answer(context: &AnswerContext<'_>, answer: &InboundAnswer) -> CallAnswer {
+    let unclear = || unclear(context, answer.status);
     let outcome = match object::<AnswerBody<'_>>(&answer.body) {
         Some(AnswerBody { result: Some(result), error: None }) => {
             RunOutcome::completed(JsonText::from(result.to_owned()))
         }
         Some(AnswerBody { result: None, error: Some(error) }) => match reported(error) {
             Some((code, message)) => RunOutcome::failed(true, code, message),
-            None => unclear(tool, answer.status),
+            None => unclear(),
         },
-        Some(_) | None => unclear(tool, answer.status),
+        Some(_) | None => unclear(),
     };
     CallAnswer::Settled(outcome)
 }
@@ -140,17 +139,12 @@ pub(super) fn undecodable(status: u16) -> (ErrorCode, String) {
     }
 }
 
-/// Whether the tool ran is not known. One of low risk has failed; any other may have done something.
-fn unclear(tool: &ToolSpec, status: u16) -> RunOutcome {
+/// Whether the tool ran is not known. One that may be called again has failed; any other may have done something.
+fn unclear(context: &AnswerContext<'_>, status: u16) -> RunOutcome {
     let (code, message) = undecodable(status);
     // A refused signature is certain: the provider never looked at the call.
-    if code == ErrorCode::ProviderAuthFailed {
+    if code == ErrorCode::ProviderAuthFailed || context.repeatable {
         return RunOutcome::failed(true, code, message);
     }
-    match tool.risk {
-        Some(Risk::Low) => RunOutcome::failed(true, code, message),
-        Some(Risk::Medium | Risk::Reviewed | Risk::High) | None => {
-            RunOutcome::ended(RunStatus::Uncertain, true, code.as_str())
-        }
-    }
+    RunOutcome::ended(RunStatus::Uncertain, true, code.as_str())
 }

@@ -89,7 +89,7 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
         .enumerate()
         .map(|(index, raw)| read_item(settings.name_prefix.as_deref(), &mut names, index, raw))
         .collect::<Result<_, _>>()?;
-    Ok(Manifest { tools, skipped: Vec::new(), hash: sha256_hex(&value_or_text(whole.get())), diagnostics })
+    Ok(Manifest { tools, skipped: Vec::new(), hash: sha256_hex(&value_or_text(whole.get())), diagnostics, etag: None })
 }
 
 fn read_item(
@@ -135,6 +135,7 @@ fn read_item(
         llm_format: false,
         mutating: false,
         timeout: None,
+        provider: None,
         hash: sha256_hex(&declared),
     };
     Ok(DeclaredTool { spec, declared })

@@ -36,8 +36,13 @@ pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
 /// Checks a manifest body: the array as fetched, or the tools given at registration.
 pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
     let (text, items) = read_items(settings.inline_manifest.is_some(), body)?;
-    let mut manifest =
-        Manifest { tools: Vec::new(), skipped: Vec::new(), hash: sha256_hex(&value_or_text(text)), diagnostics: false };
+    let mut manifest = Manifest {
+        tools: Vec::new(),
+        skipped: Vec::new(),
+        hash: sha256_hex(&value_or_text(text)),
+        diagnostics: false,
+        etag: None,
+    };
     let mut names = TakenNames::default();
     for (index, raw) in items.iter().enumerate() {
         match read_item(settings.name_prefix.as_deref(), &mut names, index, raw) {
@@ -170,6 +175,7 @@ fn read_tool(
         // The source declares kinds, not mutations.
         mutating: false,
         timeout: timeout(own_name, item)?,
+        provider: None,
         hash: sha256_hex(declared),
     })
 }
