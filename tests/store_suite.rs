@@ -1,19 +1,31 @@
 //! One suite of behaviours for every home of the `Store` port, and what is special about each home.
 
+#[path = "store_suite/approvals.rs"]
+mod approvals;
 #[path = "store_suite/callbacks.rs"]
 mod callbacks;
+#[path = "store_suite/deliveries.rs"]
+mod deliveries;
 #[path = "store_suite/endpoints.rs"]
 mod endpoints;
 #[path = "store_suite/fixtures.rs"]
 mod fixtures;
+#[path = "store_suite/mutations.rs"]
+mod mutations;
+#[path = "store_suite/operations.rs"]
+mod operations;
 #[path = "store_suite/organizations.rs"]
 mod organizations;
+#[path = "store_suite/reservations.rs"]
+mod reservations;
 #[path = "store_suite/runs.rs"]
 mod runs;
 #[path = "store_suite/sqlite_file.rs"]
 mod sqlite_file;
 #[path = "store_suite/time.rs"]
 mod time;
+#[path = "store_suite/writes.rs"]
+mod writes;
 
 /// Runs every behaviour against one home.
 macro_rules! suite {
@@ -105,5 +117,48 @@ suite! { sqlite:
         open_runs_outlive_every_retention
         used_tokens_are_forgotten_after_their_time
         old_audit_syncs_and_feed_are_purged
+    }
+    operations {
+        an_operation_comes_back_whole
+        a_step_is_taken_only_upon_the_one_before
+        a_run_and_its_operation_change_together
+        a_run_is_started_once
+        operations_are_listed_newest_first
+        what_a_crash_cut_off_is_due_at_once
+        what_may_have_been_applied_is_not_called_cancelled
+        what_an_operation_said_goes_with_the_payload_of_its_run
+    }
+    reservations {
+        a_key_stands_for_one_run_until_its_time_is_over
+        of_fifty_runs_with_one_key_one_is_stored
+        only_a_failure_before_anything_was_sent_frees_a_key
+        a_live_key_keeps_its_run_whole
+    }
+    approvals {
+        an_approval_comes_back_with_its_run
+        an_identical_call_attaches_to_the_open_approval
+        of_eight_decisions_one_counts
+        a_yes_lets_its_run_go_with_its_operation
+        a_yes_needs_everything_as_it_was_checked
+        a_teammate_is_asked_once_the_reviewer_is_passed_over
+        an_approval_ends_with_its_run
+        a_decision_is_not_overtaken
+        approvals_of_what_is_deleted_are_denied
+        approvals_go_with_their_runs
+    }
+    writes {
+        a_write_is_answered_as_it_was
+        of_fifty_writes_with_one_key_one_is_made
+        a_write_is_made_with_its_entry
+        a_crash_frees_what_was_not_made
+        writes_are_forgotten_after_their_time
+    }
+    deliveries {
+        the_end_of_a_run_is_told_once
+        who_does_not_listen_is_told_nothing
+        a_failing_sync_is_told_when_its_reason_changes
+        a_message_is_due_until_it_is_settled
+        messages_are_due_once_nobody_listens
+        settled_messages_are_forgotten_after_a_week
     }
 }

@@ -4,10 +4,13 @@
 //! [`Store::touch_keys`]. **Invariant:** no type of a database crosses this border. Every change of an organization's
 //! configuration also appends to the change feed ([`Store::changes_since`]), in the same transaction.
 
+use crate::domain::announcement::{Delivery, DeliveryState};
+use crate::domain::approval::{Approval, ApprovalState};
 use crate::domain::endpoint::Endpoint;
 use crate::domain::group::Group;
-use crate::domain::ids::{EndpointId, KeyId, OrgId, RunId};
+use crate::domain::ids::{ApprovalId, DeliveryId, EndpointId, KeyId, OperationId, OrgId, RunId};
 use crate::domain::key::{AgentKey, KeyHash, WorkspaceKey};
+use crate::domain::operation::{Operation, OperationProgress, OperationState};
 use crate::domain::org::{Org, OrgState};
 use crate::domain::run::{Attempt, Run};
 use crate::domain::time::Timestamp;
@@ -17,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::store_records::{
-    AuditEntry, CallbackRecord, ChangedRun, Changes, Due, InsertedRun, KeptCallback, NewToolSet, OrgConfig, Page,
-    PageRequest, RunChange, RunFilter, SettledCallback, StoreStatus, SyncEnd, SyncRecord, TokenUse, UsageRow,
+    Admission, ApprovalView, AuditEntry, CallbackRecord, ChangedRun, Changes, Decided, Decision, DeliveryAttempt, Due,
+    InsertedRun, KeptCallback, NewToolSet, OperationView, OrgConfig, Page, PageRequest, Reservation, Reserved,
+    ReservedWrite, RunChange, RunFilter, SettledCallback, StoreStatus, SyncEnd, SyncRecord, TokenUse, UsageRow,
+    WriteAnswer, WriteId, WriteReservation,
 };
 
 /// Bodies of unmatched callbacks kept for one endpoint, in bytes as they are stored.
@@ -98,7 +103,7 @@ pub trait Store: Send + Sync + 'static {
     async fn org(&self, id: OrgId) -> StoreResult<Option<Org>>;
     /// Organizations that are not deleted, in order of id.
     async fn list_orgs(&self, page: &PageRequest) -> StoreResult<Page<Org>>;
-    /// Replaces an organization.
+    /// Replaces an organization. When its webhook goes, the messages that wait for it are due.
     async fn update_org(&self, org: &Org, audit: AuditEntry) -> StoreResult<Org>;
     /// Ends the organization's open runs as `cancelled`, deletes everything it owns, keeps its slug. Answers the runs.
     async fn delete_org(&self, id: OrgId, at: Timestamp, audit: AuditEntry) -> StoreResult<Vec<RunId>>;
@@ -197,13 +202,30 @@ pub trait Store: Send + Sync + 'static {
     // -- runs --------------------------------------------------------------------------------------------------------
     /// Which run a used confirmation token started.
     async fn token_run(&self, nonce_hash: [u8; 32]) -> StoreResult<Option<RunId>>;
-    /// Stores a new run, durably, before anything is sent. `NotFound` when its endpoint is gone.
-    async fn insert_run(&self, run: &Run, token: Option<TokenUse>) -> StoreResult<InsertedRun>;
-    /// Stores a finished run some time later, from a bounded queue; false when the queue is full.
-    fn record_later(&self, run: Arc<Run>) -> bool;
+    /// Stores a new run with what comes along with it, durably, before anything is sent: one atomic step, that first
+    /// looks whether its key is taken, then whether its token is used, then whether an identical call is held already
+    /// (same `call_hash`; same `Idempotency-Key`, or none in the new call). `NotFound` when its endpoint is gone.
+    async fn insert_run(&self, run: &Run, admission: Admission) -> StoreResult<InsertedRun>;
+    /// What an `Idempotency-Key` of an agent key is reserved for.
+    async fn reserved(&self, org: OrgId, agent_key: KeyId, key: &str, at: Timestamp) -> StoreResult<Option<Reserved>>;
+    /// Takes the right to send a run that was approved: true once only, for a run that is pending and not started. It is
+    /// started from then on, expires at `expires_at`, and its operation, if it has one, has come as far as given.
+    async fn start_run(
+        &self,
+        org: OrgId,
+        run_id: RunId,
+        operation: Option<&OperationProgress>,
+        expires_at: Timestamp,
+        at: Timestamp,
+    ) -> StoreResult<bool>;
+    /// Stores a finished run some time later, from a bounded queue; false when the queue is full. Announced means that
+    /// the organization's application is told.
+    fn record_later(&self, run: Arc<Run>, announced: bool) -> bool;
     /// Returns once everything that [`Store::record_later`] has taken is written.
     async fn catch_up(&self) -> StoreResult<()>;
-    /// Changes a run unless it is final: one atomic step.
+    /// Changes a run unless it is final: one atomic step, along with its operation and its approval. A run that fails
+    /// without having been started frees its `Idempotency-Key`. `Stale` when the operation is not at the step before, when
+    /// the approval has ended before, or when a run would end as one that was never started and was started meanwhile.
     async fn change_run(&self, change: &RunChange) -> StoreResult<ChangedRun>;
     /// Notes the provider's own correlation id and appends an attempt; answers a callback that came before it.
     async fn accept_run(
@@ -221,6 +243,64 @@ pub trait Store: Send + Sync + 'static {
     /// Every open run of an organization, for its actor, which stays small: without arguments (`null`, and none
     /// coerced), results and the provider's error. Whoever needs those asks for the run ([`Store::run`]).
     async fn open_runs(&self, org: OrgId) -> StoreResult<Vec<Run>>;
+
+    // -- operations --------------------------------------------------------------------------------------------------
+    /// The operation of a run.
+    async fn operation(&self, org: OrgId, run_id: RunId) -> StoreResult<Option<Operation>>;
+    /// One operation as it is listed, by its own id.
+    async fn operation_view(&self, org: OrgId, id: OperationId) -> StoreResult<Option<OperationView>>;
+    /// Notes how far the operation of a run has come, upon the step before; `Stale` when that is another.
+    async fn update_operation(&self, org: OrgId, run_id: RunId, progress: &OperationProgress) -> StoreResult<()>;
+    /// Operations of an organization, newest first.
+    async fn list_operations(
+        &self,
+        org: OrgId,
+        state: Option<OperationState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<OperationView>>;
+    /// After a start, when no other process works on this store: operations that were sent or are uncertain are due now,
+    /// and so are runs that were approved and not sent or that their reviewer is asked about; writes that were not made
+    /// are not reserved any more.
+    async fn recover(&self, at: Timestamp) -> StoreResult<()>;
+
+    // -- approvals ---------------------------------------------------------------------------------------------------
+    /// One approval with its run.
+    async fn approval(&self, org: OrgId, id: ApprovalId) -> StoreResult<Option<ApprovalView>>;
+    /// The approval of a run.
+    async fn approval_of_run(&self, org: OrgId, run_id: RunId) -> StoreResult<Option<Approval>>;
+    /// Approvals of an organization, newest first. Of the open ones those that a teammate is asked about.
+    async fn list_approvals(
+        &self,
+        org: OrgId,
+        state: Option<ApprovalState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<ApprovalView>>;
+    /// Passes an open approval from the reviewer to a teammate; false when that was done or it is not open any more.
+    async fn pass_to_teammate(&self, org: OrgId, run_id: RunId, at: Timestamp) -> StoreResult<bool>;
+    /// Decides about an open approval; the decision and the right to execute are one atomic step. `NotFound` when there
+    /// is no such approval.
+    async fn decide(&self, decision: &Decision) -> StoreResult<Decided>;
+
+    // -- writes ------------------------------------------------------------------------------------------------------
+    /// Reserves an `Idempotency-Key` for a write: one atomic step.
+    async fn reserve_write(&self, reservation: &WriteReservation) -> StoreResult<ReservedWrite>;
+    /// Keeps the answer to a write that was made.
+    async fn answer_write(&self, id: &WriteId, answer: &WriteAnswer) -> StoreResult<()>;
+    /// Frees the key of a write that was refused; one that was made all the same keeps it, and its answer is lost.
+    async fn release_write(&self, id: &WriteId) -> StoreResult<()>;
+
+    // -- messages to the organization's application -------------------------------------------------------------------
+    /// One message.
+    async fn delivery(&self, org: OrgId, id: DeliveryId) -> StoreResult<Option<Delivery>>;
+    /// Notes an attempt to deliver a message.
+    async fn note_delivery(&self, attempt: &DeliveryAttempt) -> StoreResult<()>;
+    /// Messages of an organization, newest first.
+    async fn list_deliveries(
+        &self,
+        org: OrgId,
+        state: Option<DeliveryState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<Delivery>>;
 
     // -- callbacks ---------------------------------------------------------------------------------------------------
     /// Early callbacks that belong to an open run of the organization by now, for its actor when it starts: what a

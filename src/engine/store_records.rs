@@ -2,11 +2,14 @@
 //!
 //! **Invariant:** no type of a database is among them.
 
+use crate::domain::announcement::DeliveryState;
+use crate::domain::approval::{Approval, ApprovalEnd, ApprovalStage};
 use crate::domain::endpoint::{Endpoint, SyncState};
 use crate::domain::group::Group;
-use crate::domain::ids::{AuditId, EndpointId, OrgId, RunId, SyncId};
+use crate::domain::ids::{ApprovalId, AuditId, DeliveryId, EndpointId, OrgId, RunId, SyncId};
 use crate::domain::json::JsonText;
 use crate::domain::manifest::{ManifestDiff, SkippedTool, SyncFault, SyncOutcome, SyncTrigger};
+use crate::domain::operation::{Operation, OperationProgress};
 use crate::domain::org::Org;
 use crate::domain::run::{Attempt, Run, RunOutcome, RunStatus};
 use crate::domain::time::Timestamp;
@@ -54,6 +57,57 @@ pub struct AuditEntry {
     pub changes: JsonText,
     /// Peer address.
     pub from: String,
+    /// The write this entry is part of, when it was asked for with an `Idempotency-Key`: from the moment the entry is
+    /// stored the write counts as made. Not kept with the entry.
+    pub write: Option<WriteId>,
+}
+
+/// A write of an API that was asked for with an `Idempotency-Key`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WriteId {
+    /// Whose: the id of a workspace key, or `operator`.
+    pub scope: String,
+    /// The `Idempotency-Key`.
+    pub key: String,
+}
+
+/// What is reserved for a write before it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteReservation {
+    /// Which write.
+    pub id: WriteId,
+    /// SHA-256 of what was asked for.
+    pub content_hash: [u8; 32],
+    /// When.
+    pub at: Timestamp,
+    /// When it may be forgotten.
+    pub expires_at: Timestamp,
+}
+
+/// The answer to a write, kept to be given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers that matter, lower-case names.
+    pub headers: Vec<(String, String)>,
+    /// The body, without secrets.
+    pub body: Vec<u8>,
+}
+
+/// What reserving a write found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReservedWrite {
+    /// Nobody has asked for it before: make it.
+    New,
+    /// It was made and answered before.
+    Answered(WriteAnswer),
+    /// It is being made.
+    UnderWay,
+    /// It was made, and its answer was lost in a crash.
+    AnswerLost,
+    /// The key stands for another write.
+    Other,
 }
 
 /// Everything an organization's actor starts from.
@@ -134,13 +188,50 @@ pub struct TokenUse {
     pub expires_at: Timestamp,
 }
 
+/// A caller's `Idempotency-Key`, reserved for one run of its agent key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The key.
+    pub key: String,
+    /// SHA-256 of the canonical `{tool, args as sent, caller}`.
+    pub content_hash: [u8; 32],
+    /// When it may be forgotten.
+    pub expires_at: Timestamp,
+}
+
+/// What an `Idempotency-Key` is reserved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// The run.
+    pub run_id: RunId,
+    /// As in [`Reservation`].
+    pub content_hash: [u8; 32],
+}
+
+/// What is stored along with a new run, in the same step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Admission {
+    /// The confirmation token that it uses.
+    pub token: Option<TokenUse>,
+    /// The `Idempotency-Key` that it takes.
+    pub reservation: Option<Reservation>,
+    /// The operation that it is about to send.
+    pub operation: Option<Operation>,
+    /// The approval that it waits for.
+    pub approval: Option<Approval>,
+}
+
 /// What inserting a run found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertedRun {
     /// The run is stored.
     Inserted,
+    /// Its `Idempotency-Key` is taken; nothing was stored.
+    KeyTaken(Reserved),
     /// Its confirmation token started this run before; nothing was stored.
     TokenUsed(RunId),
+    /// An identical call is held already: only the token's use was stored, for that run.
+    Attached(RunId),
 }
 
 /// A run's next state.
@@ -156,6 +247,87 @@ pub struct RunChange {
     pub withheld_result: Option<JsonText>,
     /// Exchanges to append.
     pub attempts: Vec<Attempt>,
+    /// How far its operation has come by this.
+    pub operation: Option<OperationProgress>,
+    /// How the approval it waits for ends by this; an open approval whose run ends without one is denied.
+    pub approval: Option<ApprovalEnd>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A decision about an approval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The organization.
+    pub org_id: OrgId,
+    /// The approval.
+    pub approval_id: ApprovalId,
+    /// Who decides: a reviewer's word counts only as long as it is the reviewer who is asked.
+    pub stage: ApprovalStage,
+    /// How it ends.
+    pub end: ApprovalEnd,
+    /// What its run becomes: pending and not started, or denied.
+    pub outcome: RunOutcome,
+    /// When a run that goes on is looked at.
+    pub due_at: Option<Timestamp>,
+    /// The operation that a run which goes on is about to send.
+    pub operation: Option<Operation>,
+    /// The revision of the organization that everything was checked on; `None` for a no, which is right on any.
+    pub expected_revision: Option<u64>,
+    /// The version of the agent key that was checked; a yes needs it. A key changes without raising the revision.
+    pub agent_key_version: Option<u64>,
+    /// For the audit trail, when a person decided.
+    pub audit: Option<AuditEntry>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What deciding found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decided {
+    /// It is decided now, and this is the run.
+    Now(Box<Approval>, Box<Run>),
+    /// It was decided before, or passed on before its reviewer said a word.
+    Before(Box<Approval>),
+    /// The organization or the agent key has changed since it was checked; nothing was stored.
+    Changed,
+}
+
+/// An approval with the run it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalView {
+    /// The approval.
+    pub approval: Approval,
+    /// Its run.
+    pub run: Run,
+}
+
+/// An operation as it is listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationView {
+    /// The operation.
+    pub operation: Operation,
+    /// Catalog name of its tool.
+    pub tool: String,
+    /// The endpoint's name.
+    pub endpoint: String,
+}
+
+/// What became of one attempt to deliver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryAttempt {
+    /// The organization.
+    pub org_id: OrgId,
+    /// The message.
+    pub id: DeliveryId,
+    /// How it fares by it.
+    pub state: DeliveryState,
+    /// When it is tried next.
+    pub next_at: Option<Timestamp>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// For the audit trail, when it is given up.
+    pub audit: Option<AuditEntry>,
     /// When.
     pub at: Timestamp,
 }
@@ -221,8 +393,12 @@ pub enum SettledCallback {
 pub enum Due {
     /// An interval sync.
     Sync(OrgId, EndpointId),
-    /// An open run has reached its `expires_at`.
+    /// An open run has reached its `expires_at`, its reviewer's time is over, or it was approved and not sent.
     RunExpiry(OrgId, RunId),
+    /// An operation is to be looked at.
+    Operation(OrgId, RunId),
+    /// A message is to be delivered.
+    Delivery(OrgId, DeliveryId),
 }
 
 /// Which runs a list wants.

@@ -11,7 +11,7 @@ use toolgate::domain::risk::Risk;
 use toolgate::domain::run::RunStatus;
 use toolgate::domain::secret::Secret;
 use toolgate::domain::tool::{DeclaredTool, PolicyChange, ToolPolicy};
-use toolgate::engine::store_port::{Due, NewToolSet, PageRequest, Store, StoreError};
+use toolgate::engine::store_port::{Admission, Due, NewToolSet, PageRequest, Store, StoreError};
 
 async fn names(store: &dyn Store, endpoint: &Endpoint) -> Vec<String> {
     let tools = store.declared_tools(endpoint.org_id, endpoint.id).await.unwrap();
@@ -178,6 +178,7 @@ pub(crate) async fn the_last_hundred_syncs_are_kept_newest_first(home: &mut Home
         last_good_at: None,
         fault: whole.record.fault.clone(),
         manifest_hash: Some("h".to_owned()),
+        manifest_etag: Some("W/\"t\"".to_owned()),
         applied_version: Some(3),
         skipped: whole.record.skipped.clone(),
         failures_in_a_row: 2,
@@ -240,7 +241,7 @@ pub(crate) async fn a_deleted_endpoint_ends_its_open_runs(home: &mut Home) {
     apply_tools(store, &one, &["a"]).await;
     let (open, other) = (pending_run(store, &one).await, pending_run(store, &two).await);
     let finished = finished_run(&one, T0);
-    store.insert_run(&finished, None).await.unwrap();
+    store.insert_run(&finished, Admission::default()).await.unwrap();
     let stale = store.delete_endpoint(id, one.id, Some(7), T0, audit(id)).await;
     assert!(matches!(stale, Err(StoreError::Stale)));
 

@@ -10,19 +10,20 @@ use toolgate::adapters::store::sqlite::{SqliteOptions, SqliteStore};
 use toolgate::domain::endpoint::{
     CallbackSecret, Endpoint, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges,
 };
+use toolgate::domain::evidence::EvidenceKind;
 use toolgate::domain::group::{Effect, Group, Rule};
 use toolgate::domain::ids::{AuditId, EndpointId, GroupId, KeyId, OrgId, RunId, SyncId};
 use toolgate::domain::json::JsonText;
 use toolgate::domain::key::{AgentKey, KeyHash, WorkspaceKey};
 use toolgate::domain::manifest::{SyncOutcome, SyncTrigger};
-use toolgate::domain::org::{LimitOverrides, Org, OrgState, Retention};
+use toolgate::domain::org::{ConfirmationFallback, Hook, LimitOverrides, Org, OrgState, Retention};
 use toolgate::domain::risk::Risk;
-use toolgate::domain::run::{Attempt, Run, RunIntent, RunOutcome, RunStatus};
+use toolgate::domain::run::{Attempt, CallContext, Run, RunIntent, RunOutcome, RunStatus};
 use toolgate::domain::secret::Secret;
 use toolgate::domain::time::Timestamp;
-use toolgate::domain::tool::{DeclaredTool, Dialect, ToolKind, ToolSpec};
+use toolgate::domain::tool::{DeclaredTool, Dialect, ProviderTerms, ToolKind, ToolSpec};
 use toolgate::engine::store_port::{
-    AuditEntry, CallbackRecord, NewToolSet, PageRequest, RunChange, Store, SyncEnd, SyncRecord, TokenUse,
+    Admission, AuditEntry, CallbackRecord, NewToolSet, PageRequest, RunChange, Store, SyncEnd, SyncRecord, TokenUse,
 };
 use uuid::Uuid;
 
@@ -104,7 +105,12 @@ pub(crate) fn audit_at(org: OrgId, at: Timestamp) -> AuditEntry {
         object: "endpoint/weather".to_owned(),
         changes: json(r#"{"enabled":  [true,false]}"#),
         from: "10.0.0.1".to_owned(),
+        write: None,
     }
+}
+
+pub(crate) fn hook(name: &str) -> Hook {
+    Hook { url: format!("https://{name}.example.com/in"), secret: Secret::new(format!("whsec_of-the-{name}")) }
 }
 
 pub(crate) fn org(slug: &str) -> Org {
@@ -121,6 +127,9 @@ pub(crate) fn org(slug: &str) -> Org {
         tenant_limits,
         egress_allow: vec!["127.0.0.0/8".parse().expect("a network")],
         retention: Retention::default(),
+        reviewer: Some(hook("reviewer")),
+        webhook: None,
+        confirmation_fallback: ConfirmationFallback::Approval,
         version: 1,
         created_at: T0,
         updated_at: T0,
@@ -246,6 +255,13 @@ pub(crate) fn tool(name: &str) -> DeclaredTool {
             llm_format: false,
             mutating: true,
             timeout: Some(Duration::from_millis(1500)),
+            provider: Some(Arc::new(ProviderTerms {
+                contract_version: "2026-09-01".to_owned(),
+                languages: vec!["ar-EG".to_owned(), "en".to_owned()],
+                produces_evidence: [EvidenceKind::Action, EvidenceKind::Value].into_iter().collect(),
+                action: Some("order.cancel".to_owned()),
+                receipt_retention: Some(Duration::from_secs(86_400)),
+            })),
             hash: "ab".repeat(32),
         },
         declared,
@@ -305,7 +321,13 @@ pub(crate) fn run_at(endpoint: &Endpoint, at: Timestamp) -> Run {
             tool_hash: "ef".repeat(32),
             request_id: Some("caller's own".to_owned()),
             caller: None,
-            conversation: Some("c1".to_owned()),
+            keyed: true,
+            context: CallContext {
+                conversation: Some("c1".to_owned()),
+                turn: Some("7".to_owned()),
+                locale: Some("ar-EG".to_owned()),
+                timezone: Some("Africa/Cairo".to_owned()),
+            },
             arguments_sent: json(r#"{"city": "Secretville",  "n": "725653563933458432"}"#),
             arguments_coerced: Some(json(r#"{"city":"Secretville","n":725653563933458432}"#)),
             created_at: at,
@@ -314,6 +336,7 @@ pub(crate) fn run_at(endpoint: &Endpoint, at: Timestamp) -> Run {
         outcome: RunOutcome::bare(RunStatus::Pending, true),
         provider_correlation_id: None,
         withheld_result: None,
+        operation_id: None,
         attempts: Vec::new(),
         updated_at: at,
         finished_at: None,
@@ -331,7 +354,7 @@ pub(crate) fn bare(mut run: Run) -> Run {
 
 pub(crate) async fn pending_run(store: &dyn Store, endpoint: &Endpoint) -> Run {
     let run = run_at(endpoint, T0);
-    store.insert_run(&run, None).await.expect("the run is inserted");
+    store.insert_run(&run, Admission::default()).await.expect("the run is inserted");
     run
 }
 
@@ -349,6 +372,8 @@ pub(crate) fn change(run: &Run, outcome: RunOutcome) -> RunChange {
         outcome,
         withheld_result: None,
         attempts: Vec::new(),
+        operation: None,
+        approval: None,
         at: after(10),
     }
 }
@@ -366,4 +391,8 @@ pub(crate) fn callback(endpoint: &Endpoint, webhook_id: &str, correlation_id: &s
 
 pub(crate) fn token(seed: u8) -> TokenUse {
     TokenUse { nonce_hash: [seed; 32], expires_at: after(600_000) }
+}
+
+pub(crate) fn with_token(seed: u8) -> Admission {
+    Admission { token: Some(token(seed)), ..Admission::default() }
 }

@@ -7,7 +7,7 @@ use toolgate::domain::ids::{GroupId, OrgId};
 use toolgate::domain::org::{Org, OrgState};
 use toolgate::domain::time::Timestamp;
 use toolgate::domain::tool::PolicyChange;
-use toolgate::engine::store_port::{PageRequest, Store, StoreError};
+use toolgate::engine::store_port::{Admission, PageRequest, Store, StoreError};
 
 pub(crate) async fn an_organization_is_stored_whole(home: &mut Home) {
     let tenant = tenant(home.store(), "acme").await;
@@ -220,7 +220,7 @@ pub(crate) async fn a_deleted_organization_leaves_its_slug_alone(home: &mut Home
     store.put_policy(id, "weather-report", &PolicyChange::default(), audit(id)).await.unwrap();
     store.set_sync_due(id, endpoint.id, T0).await.unwrap();
     let open = pending_run(store, &endpoint).await;
-    store.insert_run(&finished_run(&endpoint, T0), None).await.unwrap();
+    store.insert_run(&finished_run(&endpoint, T0), Admission::default()).await.unwrap();
     let before = store.changes_since(0).await.unwrap().position;
 
     assert_eq!(store.delete_org(id, after(1), audit(id)).await.unwrap(), [open.intent.id]);
@@ -240,8 +240,8 @@ pub(crate) async fn a_deleted_organization_leaves_its_slug_alone(home: &mut Home
     assert!(matches!(store.update_org(&tenant.org, audit(id)).await, Err(StoreError::NotFound)));
     let created = store.create_group(id, &group("late"), audit(id)).await;
     assert!(matches!(created, Err(StoreError::NotFound)));
-    assert!(matches!(store.insert_run(&run_at(&endpoint, T0), None).await, Err(StoreError::NotFound)));
-    assert!(store.record_later(std::sync::Arc::new(finished_run(&endpoint, T0))));
+    assert!(matches!(store.insert_run(&run_at(&endpoint, T0), Admission::default()).await, Err(StoreError::NotFound)));
+    assert!(store.record_later(std::sync::Arc::new(finished_run(&endpoint, T0)), false));
     home.restart().await;
     assert!(home.store().usage(id, T0, after(10)).await.unwrap().is_empty(), "no record comes after the end");
 }

@@ -5,7 +5,9 @@ use futures_util::future::join_all;
 use toolgate::domain::error_code::ErrorCode;
 use toolgate::domain::ids::RunId;
 use toolgate::domain::run::{Run, RunError, RunOutcome, RunStatus};
-use toolgate::engine::store_port::{ChangedRun, InsertedRun, PageRequest, RunFilter, Store, StoreError, UsageRow};
+use toolgate::engine::store_port::{
+    Admission, ChangedRun, InsertedRun, PageRequest, RunFilter, Store, StoreError, UsageRow,
+};
 
 /// adcp-client#313, oceanbase/powercontext#1098: JSON goes through as the bytes it came in.
 pub(crate) async fn a_run_comes_back_byte_for_byte(home: &mut Home) {
@@ -28,7 +30,7 @@ pub(crate) async fn a_run_comes_back_byte_for_byte(home: &mut Home) {
     runs[4].provider_correlation_id = Some("p-1".to_owned());
     runs[5].outcome = RunOutcome::failed(true, ErrorCode::ExecutionFailed, "in the provider's own words");
     for run in &runs {
-        assert_eq!(home.store().insert_run(run, None).await.unwrap(), InsertedRun::Inserted);
+        assert_eq!(home.store().insert_run(run, Admission::default()).await.unwrap(), InsertedRun::Inserted);
     }
     home.drop_and_reopen();
     for run in runs {
@@ -43,9 +45,9 @@ pub(crate) async fn a_run_needs_its_endpoint(home: &mut Home) {
     let (other, _) = tenant_with_endpoint(store, "other").await;
     let mut stranger = run_at(&endpoint, T0);
     stranger.intent.org_id = other.org.id;
-    assert!(matches!(store.insert_run(&stranger, None).await, Err(StoreError::NotFound)));
+    assert!(matches!(store.insert_run(&stranger, Admission::default()).await, Err(StoreError::NotFound)));
     store.delete_endpoint(tenant.org.id, endpoint.id, None, T0, audit(tenant.org.id)).await.unwrap();
-    let inserted = store.insert_run(&run_at(&endpoint, T0), Some(token(1))).await;
+    let inserted = store.insert_run(&run_at(&endpoint, T0), with_token(1)).await;
     assert!(matches!(inserted, Err(StoreError::NotFound)));
 }
 
@@ -53,13 +55,13 @@ pub(crate) async fn a_confirmation_token_starts_one_run(home: &mut Home) {
     let store = home.store();
     let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;
     let (one, two) = (run_at(&endpoint, T0), run_at(&endpoint, T0));
-    assert_eq!(store.insert_run(&one, Some(token(1))).await.unwrap(), InsertedRun::Inserted);
-    let again = store.insert_run(&two, Some(token(1))).await.unwrap();
+    assert_eq!(store.insert_run(&one, with_token(1)).await.unwrap(), InsertedRun::Inserted);
+    let again = store.insert_run(&two, with_token(1)).await.unwrap();
     assert_eq!(again, InsertedRun::TokenUsed(one.intent.id));
     assert_eq!(store.run(tenant.org.id, two.intent.id).await.unwrap(), None);
-    assert_eq!(store.insert_run(&two, Some(token(2))).await.unwrap(), InsertedRun::Inserted);
+    assert_eq!(store.insert_run(&two, with_token(2)).await.unwrap(), InsertedRun::Inserted);
     home.drop_and_reopen();
-    let again = home.store().insert_run(&run_at(&endpoint, T0), Some(token(1))).await.unwrap();
+    let again = home.store().insert_run(&run_at(&endpoint, T0), with_token(1)).await.unwrap();
     assert_eq!(again, InsertedRun::TokenUsed(one.intent.id), "also after a restart");
     assert_eq!(home.store().token_run(token(1).nonce_hash).await.unwrap(), Some(one.intent.id));
     assert_eq!(home.store().token_run(token(9).nonce_hash).await.unwrap(), None);
@@ -70,7 +72,7 @@ pub(crate) async fn of_fifty_uses_of_a_token_one_starts_a_run(home: &mut Home) {
     let store = home.store();
     let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;
     let runs: Vec<Run> = (0..50).map(|_| run_at(&endpoint, T0)).collect();
-    let results = join_all(runs.iter().map(|run| store.insert_run(run, Some(token(1))))).await;
+    let results = join_all(runs.iter().map(|run| store.insert_run(run, with_token(1)))).await;
     let stored = store.open_runs(tenant.org.id).await.unwrap();
     assert_eq!(stored.len(), 1);
     for (run, result) in runs.iter().zip(results) {
@@ -88,7 +90,7 @@ pub(crate) async fn an_open_run_changes_and_a_final_one_does_not(home: &mut Home
     let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;
     let mut run = run_at(&endpoint, T0);
     run.outcome = RunOutcome::bare(RunStatus::AwaitingApproval, false);
-    store.insert_run(&run, None).await.unwrap();
+    store.insert_run(&run, Admission::default()).await.unwrap();
 
     let mut approved = change(&run, RunOutcome::bare(RunStatus::Pending, true));
     approved.attempts = vec![attempt("answered")];
@@ -143,7 +145,7 @@ pub(crate) async fn a_finished_run_is_recorded_some_time_later(home: &mut Home) 
     let (tenant, endpoint) = tenant_with_endpoint(home.store(), "acme").await;
     let runs: Vec<Run> = (0..1000).map(|n| finished_run(&endpoint, after(n))).collect();
     for run in &runs {
-        assert!(home.store().record_later(std::sync::Arc::new(run.clone())));
+        assert!(home.store().record_later(std::sync::Arc::new(run.clone()), false));
     }
     home.restart().await;
     for run in runs.iter().step_by(99) {
@@ -157,7 +159,7 @@ pub(crate) async fn what_was_to_be_recorded_later_can_be_waited_for(home: &mut H
     let (tenant, endpoint) = tenant_with_endpoint(home.store(), "acme").await;
     for n in 0..600 {
         let run = finished_run(&endpoint, after(n));
-        assert!(home.store().record_later(std::sync::Arc::new(run.clone())));
+        assert!(home.store().record_later(std::sync::Arc::new(run.clone()), false));
         if n % 50 == 0 {
             home.store().catch_up().await.unwrap();
             assert_eq!(home.store().run(tenant.org.id, run.intent.id).await.unwrap(), Some(run));
@@ -180,7 +182,7 @@ pub(crate) async fn runs_are_listed_newest_first_and_filtered(home: &mut Home) {
     runs[2].intent.endpoint_name = "renamed".to_owned();
     runs[3].outcome = RunOutcome::completed(json("3"));
     for run in &runs {
-        store.insert_run(run, None).await.unwrap();
+        store.insert_run(run, Admission::default()).await.unwrap();
     }
     let newest_first: Vec<RunId> = runs.iter().rev().map(|run| run.intent.id).collect();
     assert_eq!(listed(store, &runs[0], RunFilter::default()).await, newest_first);
@@ -203,7 +205,7 @@ pub(crate) async fn runs_are_listed_newest_first_and_filtered(home: &mut Home) {
         seen.extend(part.items.into_iter().map(|run| run.intent.id));
         let Some(cursor) = part.next_cursor else { break };
         // What comes in between does not move the parts.
-        store.insert_run(&run_at(&endpoint, after(100)), None).await.unwrap();
+        store.insert_run(&run_at(&endpoint, after(100)), Admission::default()).await.unwrap();
         page = PageRequest { limit: 4, cursor: Some(cursor) };
     }
     assert_eq!(seen, newest_first);
@@ -213,9 +215,9 @@ pub(crate) async fn usage_counts_by_tool_and_status(home: &mut Home) {
     let store = home.store();
     let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;
     for n in 0..5 {
-        store.insert_run(&run_at(&endpoint, after(n)), None).await.unwrap();
+        store.insert_run(&run_at(&endpoint, after(n)), Admission::default()).await.unwrap();
     }
-    store.insert_run(&finished_run(&endpoint, after(2)), None).await.unwrap();
+    store.insert_run(&finished_run(&endpoint, after(2)), Admission::default()).await.unwrap();
     let row = |status, runs| UsageRow { tool: "weather-report".to_owned(), status, runs };
     let usage = store.usage(tenant.org.id, after(1), after(4)).await.unwrap();
     assert_eq!(usage, [row(RunStatus::Completed, 1), row(RunStatus::Pending, 3)], "from is in, to is not");
@@ -227,7 +229,7 @@ pub(crate) async fn open_runs_are_those_that_can_still_change(home: &mut Home) {
     for (n, status) in (0..).zip(RunStatus::ALL) {
         let mut run = run_at(&endpoint, after(n));
         run.outcome.status = status;
-        home.store().insert_run(&run, None).await.unwrap();
+        home.store().insert_run(&run, Admission::default()).await.unwrap();
         if status.is_open() {
             let mut partial = change(&run, RunOutcome { result: Some(json("1")), ..run.outcome.clone() });
             partial.withheld_result = Some(json("2"));
@@ -245,7 +247,7 @@ pub(crate) async fn open_runs_are_those_that_can_still_change(home: &mut Home) {
 pub(crate) async fn what_was_acknowledged_survives_a_restart(home: &mut Home) {
     let (tenant, endpoint) = tenant_with_endpoint(home.store(), "acme").await;
     let runs: Vec<Run> = (0..200).map(|n| run_at(&endpoint, after(n))).collect();
-    for result in join_all(runs.iter().map(|run| home.store().insert_run(run, None))).await {
+    for result in join_all(runs.iter().map(|run| home.store().insert_run(run, Admission::default()))).await {
         assert_eq!(result.unwrap(), InsertedRun::Inserted);
     }
     home.drop_and_reopen();

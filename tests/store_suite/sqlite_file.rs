@@ -1,14 +1,18 @@
 //! What is special about SQLite: one folder, one process, one key, one file.
 
 use crate::fixtures::*;
+use crate::mutations::*;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use toolgate::adapters::secrets::SecretBox;
 use toolgate::adapters::store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use toolgate::domain::operation::OperationEvent;
 use toolgate::domain::run::RunOutcome;
-use toolgate::engine::store_port::{ChangedRun, KeptCallback, Store};
+use toolgate::engine::store_port::{
+    Admission, ChangedRun, KeptCallback, ReservedWrite, Store, WriteAnswer, WriteId, WriteReservation,
+};
 
 fn open_with(dir: &Path, current: [u8; 32], previous: Option<[u8; 32]>) -> Result<SqliteStore, OpenError> {
     SqliteStore::open(dir, SecretBox::new(current, previous), SqliteOptions::default())
@@ -71,7 +75,7 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
     let store = open_sqlite(dir.path());
     let (tenant, endpoint) = tenant_with_endpoint(&*store, "acme").await;
     let run = finished_run(&endpoint, T0);
-    store.insert_run(&run, None).await.unwrap();
+    store.insert_run(&run, Admission::default()).await.unwrap();
     let settled = pending_run(&*store, &endpoint).await;
     let change = change(&settled, RunOutcome::completed(json(r#"{"sealed":"by itself"}"#)));
     let ChangedRun::Changed(settled) = store.change_run(&change).await.unwrap() else { panic!("it was open") };
@@ -79,6 +83,20 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
     let early = callback(&endpoint, "w:1 'ü'", "p1");
     let kept = store.keep_callback(&early, HOUR, 9).await.unwrap();
     assert_eq!(kept, KeptCallback::Early);
+    let (sent, mut operation) = sent_run(&*store, &endpoint).await;
+    let mut receipt = after_event(&operation.progress, OperationEvent::Unclear, after(1));
+    receipt.receipt = Some(json("[]"));
+    store.update_operation(tenant.org.id, sent.intent.id, &receipt).await.unwrap();
+    operation.progress = receipt;
+    let write = WriteReservation {
+        id: WriteId { scope: "operator".to_owned(), key: "k:1 'ü'".to_owned() },
+        content_hash: [1; 32],
+        at: T0,
+        expires_at: T0.plus(HOUR),
+    };
+    let answer = WriteAnswer { status: 200, headers: Vec::new(), body: b"written".to_vec() };
+    assert_eq!(store.reserve_write(&write).await.unwrap(), ReservedWrite::New);
+    store.answer_write(&write.id, &answer).await.unwrap();
     drop(store);
 
     let rotated = open_with(dir.path(), [8; 32], Some(MASTER_KEY)).expect("both keys are known");
@@ -87,6 +105,9 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
     let store = open_with(dir.path(), [8; 32], None).expect("the new key is enough");
     assert_eq!(store.endpoint(tenant.org.id, endpoint.id).await.unwrap(), Some(endpoint));
     assert_eq!(store.run(tenant.org.id, run.intent.id).await.unwrap(), Some(run));
+    assert_eq!(store.org(tenant.org.id).await.unwrap(), Some(tenant.org.clone()), "with its reviewer");
+    assert_eq!(store.operation(tenant.org.id, sent.intent.id).await.unwrap(), Some(operation));
+    assert_eq!(store.reserve_write(&write).await.unwrap(), ReservedWrite::Answered(answer));
     assert_eq!(store.run(tenant.org.id, settled.intent.id).await.unwrap(), Some(*settled));
     let id = open.intent.id;
     let answered = store.accept_run(tenant.org.id, id, "p1", &attempt("answered"), after(1)).await.unwrap();
@@ -99,8 +120,8 @@ async fn after_one_start_with_both_keys_the_former_one_is_needed_no_more() {
 async fn nothing_secret_can_be_read_in_the_files() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = open_sqlite(dir.path());
-    let (_, endpoint) = tenant_with_endpoint(&*store, "acme").await;
-    store.insert_run(&finished_run(&endpoint, T0), None).await.unwrap();
+    let (tenant, endpoint) = tenant_with_endpoint(&*store, "acme").await;
+    store.insert_run(&finished_run(&endpoint, T0), Admission::default()).await.unwrap();
     let run = pending_run(&*store, &endpoint).await;
     let error = json(r#"{"code":"x","message":"provider-said-so"}"#);
     let mut outcome = RunOutcome::completed(json(r#""settled-secret""#));
@@ -109,7 +130,22 @@ async fn nothing_secret_can_be_read_in_the_files() {
     changed.withheld_result = Some(json(r#""withheld-secret""#));
     store.change_run(&changed).await.unwrap();
     store.keep_callback(&callback(&endpoint, "w1", "p1"), HOUR, 9).await.unwrap();
-    assert!(store.record_later(std::sync::Arc::new(finished_run(&endpoint, T0))));
+    assert!(store.record_later(std::sync::Arc::new(finished_run(&endpoint, T0)), false));
+
+    let (sent, operation) = sent_run(&*store, &endpoint).await;
+    let mut receipt = after_event(&operation.progress, OperationEvent::Unclear, after(1));
+    receipt.receipt = Some(json(r#""receipt-secret""#));
+    store.update_operation(tenant.org.id, sent.intent.id, &receipt).await.unwrap();
+    let id = WriteId { scope: "operator".to_owned(), key: "k".to_owned() };
+    let write = WriteReservation { id, content_hash: [1; 32], at: T0, expires_at: T0.plus(HOUR) };
+    store.reserve_write(&write).await.unwrap();
+    let answer = WriteAnswer {
+        status: 200,
+        headers: vec![("location".to_owned(), "answer-secret".to_owned())],
+        body: Vec::new(),
+    };
+    store.answer_write(&write.id, &answer).await.unwrap();
+    listen(&*store, tenant.org.id).await;
 
     let contains = |needle: &str| {
         fs::read_dir(dir.path()).expect("a folder").any(|file| {
@@ -129,6 +165,11 @@ async fn nothing_secret_can_be_read_in_the_files() {
             "withheld-secret",
             "provider-said-so",
             "early-secret-payload",
+            "whsec_of-the-reviewer",
+            "whsec_of-the-webhook",
+            "body-secret",
+            "receipt-secret",
+            "answer-secret",
             "acme agent",
             "acme workspace",
         ] {

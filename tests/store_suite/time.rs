@@ -5,7 +5,7 @@ use std::time::Duration;
 use toolgate::domain::org::{Org, OrgState, Retention};
 use toolgate::domain::run::{RunError, RunOutcome, RunStatus};
 use toolgate::domain::time::Timestamp;
-use toolgate::engine::store_port::{Due, InsertedRun, RunFilter};
+use toolgate::engine::store_port::{Admission, Due, InsertedRun, RunFilter};
 
 pub(crate) async fn what_is_due_comes_earliest_first_and_is_leased(home: &mut Home) {
     let store = home.store();
@@ -15,7 +15,7 @@ pub(crate) async fn what_is_due_comes_earliest_first_and_is_leased(home: &mut Ho
     let mut runs: Vec<_> = (0..3).map(|_| run_at(&endpoint, T0)).collect();
     for (run, at) in runs.iter_mut().zip([900, 100, 600]) {
         run.intent.expires_at = Some(after(at));
-        store.insert_run(run, None).await.unwrap();
+        store.insert_run(run, Admission::default()).await.unwrap();
     }
     let expiry = |n: usize| Due::RunExpiry(id, runs[n].intent.id);
     let lease = Duration::from_millis(1000);
@@ -62,7 +62,7 @@ pub(crate) async fn a_final_run_is_not_due(home: &mut Home) {
     let store = home.store();
     let (_, endpoint) = tenant_with_endpoint(store, "acme").await;
     let run = pending_run(store, &endpoint).await;
-    store.insert_run(&finished_run(&endpoint, T0), None).await.unwrap();
+    store.insert_run(&finished_run(&endpoint, T0), Admission::default()).await.unwrap();
     let moved = change(&run, RunOutcome::bare(RunStatus::Pending, true));
     store.change_run(&moved).await.unwrap();
     assert_eq!(store.take_due(T0.plus(HOUR), Duration::ZERO, 9).await.unwrap().len(), 1, "pending stays due");
@@ -86,7 +86,7 @@ pub(crate) async fn payloads_go_before_their_runs(home: &mut Home) {
     let mut late = finished_run(&endpoint, T0);
     late.finished_at = Some(T0.plus(HOUR));
     for run in [&completed, &failed, &late] {
-        store.insert_run(run, None).await.unwrap();
+        store.insert_run(run, Admission::default()).await.unwrap();
     }
     store.purge(T0.plus(2 * HOUR)).await.unwrap();
     assert_eq!(store.run(id, completed.intent.id).await.unwrap().as_ref(), Some(&completed), "the hour still counts");
@@ -112,7 +112,7 @@ pub(crate) async fn open_runs_outlive_every_retention(home: &mut Home) {
         let (_, endpoint) = tenant_with_endpoint(home.store(), slug).await;
         open.push(pending_run(home.store(), &endpoint).await);
         for _ in 0..finished {
-            assert!(home.store().record_later(std::sync::Arc::new(finished_run(&endpoint, T0))));
+            assert!(home.store().record_later(std::sync::Arc::new(finished_run(&endpoint, T0)), false));
         }
     }
     home.restart().await;
@@ -126,12 +126,12 @@ pub(crate) async fn open_runs_outlive_every_retention(home: &mut Home) {
 pub(crate) async fn used_tokens_are_forgotten_after_their_time(home: &mut Home) {
     let store = home.store();
     let (_, endpoint) = tenant_with_endpoint(store, "acme").await;
-    store.insert_run(&run_at(&endpoint, T0), Some(token(1))).await.unwrap();
+    store.insert_run(&run_at(&endpoint, T0), with_token(1)).await.unwrap();
     store.purge(after(599_999)).await.unwrap();
-    let used = store.insert_run(&run_at(&endpoint, T0), Some(token(1))).await.unwrap();
+    let used = store.insert_run(&run_at(&endpoint, T0), with_token(1)).await.unwrap();
     assert!(matches!(used, InsertedRun::TokenUsed(_)));
     store.purge(after(600_000)).await.unwrap();
-    let used = store.insert_run(&run_at(&endpoint, T0), Some(token(1))).await.unwrap();
+    let used = store.insert_run(&run_at(&endpoint, T0), with_token(1)).await.unwrap();
     assert_eq!(used, InsertedRun::Inserted);
 }
 

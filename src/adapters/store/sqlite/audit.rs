@@ -1,6 +1,6 @@
 //! The audit trail.
 
-use super::{Db, bytes, corrupt, pages, rows, text_at, time_at, uuid_at};
+use super::{Db, bytes, corrupt, pages, rows, text_at, time_at, uuid_at, writes};
 use crate::domain::ids::{AuditId, OrgId};
 use crate::domain::json::JsonText;
 use crate::engine::store_port::{AuditEntry, Page, PageRequest, StoreResult};
@@ -20,9 +20,9 @@ struct EntryDoc {
     from: String,
 }
 
-/// Appends an entry.
+/// Appends an entry. The write that it is part of counts as made from then on.
 pub(super) fn append(db: &Db<'_>, entry: AuditEntry) -> StoreResult<()> {
-    let (id, org, at) = (entry.id, entry.org_id, entry.at);
+    let (id, org, at, write) = (entry.id, entry.org_id, entry.at, entry.write);
     let doc = EntryDoc {
         actor_kind: entry.actor_kind,
         actor_id: entry.actor_id,
@@ -36,7 +36,7 @@ pub(super) fn append(db: &Db<'_>, entry: AuditEntry) -> StoreResult<()> {
         "INSERT INTO audit (id, org_id, at, entry) VALUES (?1, ?2, ?3, ?4)",
         (bytes(id.uuid()), bytes(org.uuid()), at.as_millis(), rows::to_text(&doc)),
     )?;
-    Ok(())
+    write.map_or(Ok(()), |write| writes::made(db, &write))
 }
 
 /// Entries of an organization, newest first.
@@ -64,5 +64,6 @@ fn entry_of(row: &Row<'_>) -> StoreResult<AuditEntry> {
         object: doc.object,
         changes: JsonText::from(doc.changes),
         from: doc.from,
+        write: None,
     })
 }

@@ -5,7 +5,7 @@
 
 use super::run_rows::RunRow;
 use super::runs::{self, ChangeRow};
-use super::{Db, bytes, corrupt, endpoints, place, text_at, time_at, uuid_at};
+use super::{Db, bytes, corrupt, endpoints, maybe_uuid_at, place, text_at, time_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
 use crate::domain::ids::{EndpointId, OrgId, RunId};
 use crate::domain::json::JsonText;
@@ -14,7 +14,6 @@ use crate::domain::time::Timestamp;
 use crate::engine::store_port::{CallbackRecord, MAX_EARLY_CALLBACK_BYTES, StoreError, StoreResult};
 use rusqlite::Row;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// How long a `webhook-id` is remembered, and how long a claimed callback waits for its settling.
 const REMEMBERED: Duration = Duration::from_hours(24);
@@ -78,7 +77,7 @@ impl Verdict {
     /// `None` while the run is open.
     const fn of(status: RunStatus) -> Option<Self> {
         match status {
-            RunStatus::Pending | RunStatus::AwaitingApproval => None,
+            RunStatus::Pending | RunStatus::AwaitingApproval | RunStatus::Inspecting => None,
             RunStatus::Completed | RunStatus::Failed => Some(Verdict::Ignored),
             RunStatus::Started
             | RunStatus::Denied
@@ -254,7 +253,7 @@ fn record_of(db: &Db<'_>, row: &Row<'_>) -> StoreResult<CallbackRecord> {
 }
 
 fn run_id_at(row: &Row<'_>, column: usize) -> StoreResult<Option<RunId>> {
-    Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(|id| RunId::from_uuid(Uuid::from_bytes(id))))
+    Ok(maybe_uuid_at(row, column)?.map(RunId::from_uuid))
 }
 
 /// The callback that came before its run's own answer, if one did; from now on it waits for its settling.

@@ -1,16 +1,21 @@
 //! SQLite: the embedded default. One writer with group commit ([`writer`]), a few readers beside it ([`readers`]).
 //!
 //! The write-ahead log is forced to disk before anything is acknowledged (`synchronous = FULL`). Values of tenants and
-//! providers that could be secret (credentials, callback secrets, arguments, results, kept callbacks) are sealed before
-//! they come here; keys exist only as hashes.
+//! providers that could be secret (credentials, secrets of callbacks and webhooks, arguments, results, bodies and receipts
+//! of operations, answers to writes, kept callbacks) are kept sealed; keys exist only as hashes.
 
+mod admission;
+mod approvals;
 mod audit;
 mod callbacks;
+mod deliveries;
 mod due;
 mod endpoints;
 mod groups;
+mod hooks;
 mod keys;
 mod open;
+mod operations;
 mod orgs;
 mod pages;
 mod port;
@@ -23,6 +28,7 @@ mod syncs;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod writes;
 
 pub use open::{OpenError, SqliteOptions};
 
@@ -190,6 +196,10 @@ fn bytes(id: Uuid) -> [u8; 16] {
 
 fn uuid_at(row: &Row<'_>, column: usize) -> StoreResult<Uuid> {
     Ok(Uuid::from_bytes(row.get(column)?))
+}
+
+fn maybe_uuid_at(row: &Row<'_>, column: usize) -> StoreResult<Option<Uuid>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(Uuid::from_bytes))
 }
 
 fn time_at(row: &Row<'_>, column: usize) -> StoreResult<Timestamp> {

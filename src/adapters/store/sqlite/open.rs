@@ -19,7 +19,8 @@ const DATABASE_FILE: &str = "toolgate.db";
 const LOCK_FILE: &str = "toolgate.lock";
 
 /// Numbered from 1, forward only; a file that was ever released never changes.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_core.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../migrations/0001_core.sql"), include_str!("../migrations/0002_mutations.sql")];
 
 const KEY_CHECK: &str = "meta.key_check";
 /// Rows sealed anew in one transaction.
@@ -199,12 +200,16 @@ fn check_key(conn: &mut Connection, secrets: &SecretBox) -> rusqlite::Result<boo
 }
 
 /// Table, column, and the rest of the place a sealed value is bound to, as SQL.
-const SEALED: [(&str, &str, &str); 5] = [
+const SEALED: [(&str, &str, &str); 9] = [
     ("endpoints", "auth", "hex(id)"),
     ("endpoints", "callback_secrets", "hex(id)"),
     ("runs", "arguments", "hex(id)"),
     ("runs", "outcome", "hex(id)"),
     ("callbacks", "body", "hex(endpoint_id) || ':' || webhook_id"),
+    ("hooks", "doc", "hex(org_id)"),
+    ("operations", "body", "hex(run_id)"),
+    ("operations", "receipt", "hex(run_id)"),
+    ("writes", "answer", "scope || ':' || key"),
 ];
 
 fn reseal(conn: &mut Connection, secrets: &SecretBox) -> rusqlite::Result<()> {

@@ -1,24 +1,31 @@
 //! The port itself: each method prepares what it can, then hands one closure to the writer or a reader.
 
+use super::admission::{self, AdmissionRow};
 use super::callbacks::{self, CallbackRow, Kept, Settled, Verdict};
 use super::endpoints::{self, SealedEndpoint};
 use super::keys::{self, Kind};
+use super::operations::{self, OperationRow, ProgressRow};
 use super::purge::{self, Retained, Step};
 use super::run_rows::RunRow;
 use super::runs::{self, ChangeRow, Changed};
 use super::writer::Later;
-use super::{SqliteStore, audit, due, groups, orgs, syncs};
+use super::{SqliteStore, approvals, audit, deliveries, due, groups, orgs, syncs, writes};
+use crate::domain::announcement::{Delivery, DeliveryState};
+use crate::domain::approval::{Approval, ApprovalState};
 use crate::domain::endpoint::Endpoint;
 use crate::domain::group::Group;
-use crate::domain::ids::{EndpointId, KeyId, OrgId, RunId};
+use crate::domain::ids::{ApprovalId, DeliveryId, EndpointId, KeyId, OperationId, OrgId, RunId};
 use crate::domain::key::{AgentKey, KeyHash, WorkspaceKey};
+use crate::domain::operation::{Operation, OperationProgress, OperationState};
 use crate::domain::org::{Org, OrgState};
 use crate::domain::run::{Attempt, Run};
 use crate::domain::time::Timestamp;
 use crate::domain::tool::{DeclaredTool, PolicyChange};
 use crate::engine::store_port::{
-    AuditEntry, CallbackRecord, ChangedRun, Changes, Due, InsertedRun, KeptCallback, OrgConfig, Page, PageRequest,
-    RunChange, RunFilter, SettledCallback, Store, StoreResult, StoreStatus, SyncEnd, SyncRecord, TokenUse, UsageRow,
+    Admission, ApprovalView, AuditEntry, CallbackRecord, ChangedRun, Changes, Decided, Decision, DeliveryAttempt, Due,
+    InsertedRun, KeptCallback, OperationView, OrgConfig, Page, PageRequest, Reserved, ReservedWrite, RunChange,
+    RunFilter, SettledCallback, Store, StoreResult, StoreStatus, SyncEnd, SyncRecord, UsageRow, WriteAnswer, WriteId,
+    WriteReservation,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -277,16 +284,33 @@ impl Store for SqliteStore {
     }
 
     async fn token_run(&self, nonce_hash: [u8; 32]) -> StoreResult<Option<RunId>> {
-        self.read("token_run", move |db| runs::of_token(db, nonce_hash)).await
+        self.read("token_run", move |db| admission::of_token(db, nonce_hash)).await
     }
 
-    async fn insert_run(&self, run: &Run, token: Option<TokenUse>) -> StoreResult<InsertedRun> {
-        let row = RunRow::new(&self.secrets, run);
-        self.write("insert_run", move |db| runs::insert(db, &row, token)).await
+    async fn insert_run(&self, run: &Run, admission: Admission) -> StoreResult<InsertedRun> {
+        let row = AdmissionRow::new(&self.secrets, run, admission);
+        self.write("insert_run", move |db| admission::insert(db, &row)).await
     }
 
-    fn record_later(&self, run: Arc<Run>) -> bool {
-        self.writer.later(Later::Run(run))
+    async fn reserved(&self, org: OrgId, agent_key: KeyId, key: &str, at: Timestamp) -> StoreResult<Option<Reserved>> {
+        let key = key.to_owned();
+        self.read("reserved", move |db| admission::reserved(db, (org, agent_key), &key, at)).await
+    }
+
+    async fn start_run(
+        &self,
+        org: OrgId,
+        run_id: RunId,
+        operation: Option<&OperationProgress>,
+        expires_at: Timestamp,
+        at: Timestamp,
+    ) -> StoreResult<bool> {
+        let step = operation.map(|progress| ProgressRow::new(&self.secrets, run_id, progress));
+        self.write("start_run", move |db| runs::start(db, (org, run_id), step.as_ref(), expires_at, at)).await
+    }
+
+    fn record_later(&self, run: Arc<Run>, announced: bool) -> bool {
+        self.writer.later(Later::Run(run, announced))
     }
 
     async fn catch_up(&self) -> StoreResult<()> {
@@ -324,6 +348,100 @@ impl Store for SqliteStore {
 
     async fn open_runs(&self, org: OrgId) -> StoreResult<Vec<Run>> {
         self.read("open_runs", move |db| runs::open(db, org)).await
+    }
+
+    async fn operation(&self, org: OrgId, run_id: RunId) -> StoreResult<Option<Operation>> {
+        self.read("operation", move |db| operations::of_run(db, org, run_id)).await
+    }
+
+    async fn operation_view(&self, org: OrgId, id: OperationId) -> StoreResult<Option<OperationView>> {
+        self.read("operation_view", move |db| operations::view(db, org, id)).await
+    }
+
+    async fn update_operation(&self, org: OrgId, run_id: RunId, progress: &OperationProgress) -> StoreResult<()> {
+        let step = ProgressRow::new(&self.secrets, run_id, progress);
+        self.write("update_operation", move |db| operations::update(db, (org, run_id), &step)).await
+    }
+
+    async fn list_operations(
+        &self,
+        org: OrgId,
+        state: Option<OperationState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<OperationView>> {
+        let page = page.clone();
+        self.read("list_operations", move |db| operations::list(db, org, state, &page)).await
+    }
+
+    async fn recover(&self, at: Timestamp) -> StoreResult<()> {
+        self.write("recover", move |db| due::recover(db, at)).await
+    }
+
+    async fn approval(&self, org: OrgId, id: ApprovalId) -> StoreResult<Option<ApprovalView>> {
+        self.read("approval", move |db| approvals::view(db, org, id)).await
+    }
+
+    async fn approval_of_run(&self, org: OrgId, run_id: RunId) -> StoreResult<Option<Approval>> {
+        self.read("approval_of_run", move |db| approvals::of_run(db, org, run_id)).await
+    }
+
+    async fn list_approvals(
+        &self,
+        org: OrgId,
+        state: Option<ApprovalState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<ApprovalView>> {
+        let page = page.clone();
+        self.read("list_approvals", move |db| approvals::list(db, org, state, &page)).await
+    }
+
+    async fn pass_to_teammate(&self, org: OrgId, run_id: RunId, at: Timestamp) -> StoreResult<bool> {
+        self.write("pass_to_teammate", move |db| approvals::pass_to_teammate(db, org, run_id, at)).await
+    }
+
+    async fn decide(&self, decision: &Decision) -> StoreResult<Decided> {
+        let operation = decision.operation.as_ref().map(|operation| OperationRow::new(&self.secrets, operation));
+        let decision = decision.clone();
+        match self.write("decide", move |db| approvals::decide(db, decision, operation)).await? {
+            approvals::Decided::Now(approval, row) => Ok(Decided::Now(approval, self.opened(*row)?)),
+            approvals::Decided::Before(approval) => Ok(Decided::Before(approval)),
+            approvals::Decided::Changed => Ok(Decided::Changed),
+        }
+    }
+
+    async fn reserve_write(&self, reservation: &WriteReservation) -> StoreResult<ReservedWrite> {
+        let reservation = reservation.clone();
+        self.write("reserve_write", move |db| writes::reserve(db, &reservation)).await
+    }
+
+    async fn answer_write(&self, id: &WriteId, answer: &WriteAnswer) -> StoreResult<()> {
+        let sealed = writes::sealed(&self.secrets, id, answer);
+        let id = id.clone();
+        self.write("answer_write", move |db| writes::answer(db, &id, &sealed)).await
+    }
+
+    async fn release_write(&self, id: &WriteId) -> StoreResult<()> {
+        let id = id.clone();
+        self.write("release_write", move |db| writes::release(db, &id)).await
+    }
+
+    async fn delivery(&self, org: OrgId, id: DeliveryId) -> StoreResult<Option<Delivery>> {
+        self.read("delivery", move |db| deliveries::delivery(db, org, id)).await
+    }
+
+    async fn note_delivery(&self, attempt: &DeliveryAttempt) -> StoreResult<()> {
+        let attempt = attempt.clone();
+        self.write("note_delivery", move |db| deliveries::note(db, attempt)).await
+    }
+
+    async fn list_deliveries(
+        &self,
+        org: OrgId,
+        state: Option<DeliveryState>,
+        page: &PageRequest,
+    ) -> StoreResult<Page<Delivery>> {
+        let page = page.clone();
+        self.read("list_deliveries", move |db| deliveries::list(db, org, state, &page)).await
     }
 
     async fn early_callbacks(&self, org: OrgId, at: Timestamp) -> StoreResult<Vec<(RunId, CallbackRecord)>> {

@@ -13,6 +13,7 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const AUDIT_MS: i64 = 90 * DAY_MS;
 const SYNCS_MS: i64 = 30 * DAY_MS;
+const DELIVERIES_MS: i64 = 7 * DAY_MS;
 /// A node that was away longer takes every organization for changed.
 const FEED_MS: i64 = HOUR_MS;
 
@@ -26,10 +27,18 @@ pub(super) enum Retained {
     Runs,
 }
 
+/// Past their retention or not, runs stay whole as long as a live key may ask for them, or something is still to be done
+/// about their operation.
+const UNNEEDED: &str = "NOT EXISTS (SELECT 1 FROM reservations v WHERE v.run_id = r.id AND v.expires_at > ?1)
+                     AND (r.operation_id IS NULL OR NOT EXISTS (
+                         SELECT 1 FROM operations p WHERE p.run_id = r.id AND p.next_at IS NOT NULL))";
+
 /// A finished run that is past a retention.
 pub(super) struct Past {
     seq: i64,
     org: Uuid,
+    run: Uuid,
+    has_operation: bool,
     created_at: i64,
     before: i64,
 }
@@ -56,25 +65,40 @@ impl Retained {
     /// enough ago. Payloads are found through all organizations by time, runs organization by organization.
     pub(super) fn find(self, db: &Db<'_>, now: Timestamp, from: From) -> StoreResult<Vec<Past>> {
         let read = |row: &Row<'_>| {
-            Ok(Past { seq: row.get(0)?, org: uuid_at(row, 1)?, created_at: row.get(2)?, before: row.get(3)? })
+            Ok(Past {
+                seq: row.get(0)?,
+                org: uuid_at(row, 1)?,
+                created_at: row.get(2)?,
+                before: row.get(3)?,
+                run: uuid_at(row, 4)?,
+                has_operation: row.get(5)?,
+            })
         };
         match self {
             Retained::Payloads => db.all(
-                "SELECT r.seq, r.org_id, r.created_at, ?1 - o.result_retention_h * 3600000
+                &format!(
+                    "SELECT r.seq, r.org_id, r.created_at, ?1 - o.result_retention_h * 3600000, r.id,
+                     r.operation_id IS NOT NULL
                  FROM runs r CROSS JOIN orgs o ON o.id = r.org_id
                  WHERE r.arguments IS NOT NULL AND r.created_at >= ?2 AND NOT r.open
                      AND r.created_at < ?1 - (SELECT min(result_retention_h) FROM orgs) * 3600000
                      AND coalesce(r.finished_at, r.updated_at) < ?1 - o.result_retention_h * 3600000
-                 ORDER BY r.created_at LIMIT ?3",
+                     AND {UNNEEDED}
+                 ORDER BY r.created_at LIMIT ?3"
+                ),
                 (now.as_millis(), from.created_at, PORTION),
                 read,
             ),
             Retained::Runs => db.all(
-                "SELECT r.seq, r.org_id, r.created_at, ?1 - o.run_retention_h * 3600000
+                &format!(
+                    "SELECT r.seq, r.org_id, r.created_at, ?1 - o.run_retention_h * 3600000, r.id,
+                     r.operation_id IS NOT NULL
                  FROM orgs o CROSS JOIN runs r ON r.org_id = o.id
                  WHERE o.id >= ?2 AND r.created_at < ?1 - o.run_retention_h * 3600000 AND NOT r.open
                      AND coalesce(r.finished_at, r.updated_at) < ?1 - o.run_retention_h * 3600000
-                 ORDER BY o.id LIMIT ?3",
+                     AND {UNNEEDED}
+                 ORDER BY o.id LIMIT ?3"
+                ),
                 (now.as_millis(), bytes(from.org), PORTION),
                 read,
             ),
@@ -94,7 +118,12 @@ impl Retained {
             }
         };
         for past in found {
-            db.execute(sql, (past.seq, bytes(past.org), past.before))?;
+            let purged = db.execute(sql, (past.seq, bytes(past.org), past.before))? > 0;
+            // The rest of an operation goes with its run.
+            if purged && past.has_operation && matches!(self, Retained::Payloads) {
+                let sql = "UPDATE operations SET body = NULL, receipt = NULL WHERE run_id = ?1 AND org_id = ?2";
+                db.execute(sql, (bytes(past.run), bytes(past.org)))?;
+            }
         }
         Ok(())
     }
@@ -109,6 +138,12 @@ pub(super) enum Step {
     Callbacks,
     /// Used confirmation tokens.
     Tokens,
+    /// Reserved keys of agents.
+    Reservations,
+    /// Writes and the answers to them.
+    Writes,
+    /// Messages that were delivered or given up.
+    Deliveries,
     /// Records of syncs.
     Syncs,
     /// The audit trail.
@@ -118,8 +153,17 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Step; 6] =
-        [Step::DeletedOrgs, Step::Callbacks, Step::Tokens, Step::Syncs, Step::Audit, Step::Feed];
+    pub(super) const ALL: [Step; 9] = [
+        Step::DeletedOrgs,
+        Step::Callbacks,
+        Step::Tokens,
+        Step::Reservations,
+        Step::Writes,
+        Step::Deliveries,
+        Step::Syncs,
+        Step::Audit,
+        Step::Feed,
+    ];
 
     /// Purges one portion; true when there may be more.
     pub(super) fn portion(self, db: &Db<'_>, now: Timestamp) -> StoreResult<bool> {
@@ -135,6 +179,22 @@ impl Step {
                 "DELETE FROM tokens WHERE nonce_hash IN (
                      SELECT nonce_hash FROM tokens WHERE expires_at <= ?1 LIMIT ?2)",
                 now,
+            ),
+            Step::Reservations => before(
+                "DELETE FROM reservations WHERE (org_id, agent_key, key) IN (
+                     SELECT v.org_id, v.agent_key, v.key FROM reservations v
+                     WHERE v.expires_at <= ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = v.run_id AND r.open)
+                     LIMIT ?2)",
+                now,
+            ),
+            Step::Writes => before(
+                "DELETE FROM writes WHERE rowid IN (SELECT rowid FROM writes WHERE expires_at <= ?1 LIMIT ?2)",
+                now,
+            ),
+            Step::Deliveries => before(
+                "DELETE FROM deliveries WHERE rowid IN (
+                     SELECT rowid FROM deliveries WHERE state <> 'pending' AND updated_at < ?1 LIMIT ?2)",
+                now.saturating_sub(DELIVERIES_MS),
             ),
             Step::Syncs => before(
                 "DELETE FROM syncs WHERE rowid IN (SELECT rowid FROM syncs WHERE at < ?1 LIMIT ?2)",
@@ -158,12 +218,19 @@ impl Step {
     }
 }
 
-/// Deletes a portion of the runs of deleted organizations; true when there may be more.
+/// Deletes a portion of the runs, with what hangs on them, and messages of deleted organizations; true when there may be
+/// more.
 pub(super) fn delete_orphans(db: &Db<'_>) -> StoreResult<bool> {
-    let purged = db.execute(
+    let runs = db.execute(
         "DELETE FROM runs WHERE seq IN (
              SELECT r.seq FROM orgs o CROSS JOIN runs r ON r.org_id = o.id WHERE o.state = 'deleted' LIMIT ?1)",
         (PORTION,),
     )?;
-    Ok(purged == PORTION)
+    let deliveries = db.execute(
+        "DELETE FROM deliveries WHERE rowid IN (
+             SELECT d.rowid FROM orgs o CROSS JOIN deliveries d ON d.org_id = o.id WHERE o.state = 'deleted'
+             LIMIT ?1)",
+        (PORTION,),
+    )?;
+    Ok(runs == PORTION || deliveries == PORTION)
 }

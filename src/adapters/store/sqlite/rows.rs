@@ -3,6 +3,7 @@
 
 use super::corrupt;
 use crate::domain::endpoint::{CallbackSecret, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
+use crate::domain::evidence::EvidenceKind;
 use crate::domain::group::{Effect, Rule};
 use crate::domain::json::JsonText;
 use crate::domain::manifest::{
@@ -12,12 +13,13 @@ use crate::domain::org::{LimitOverrides, Limits};
 use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
-use crate::domain::tool::{Dialect, ToolKind, ToolPolicy, ToolSpec};
+use crate::domain::tool::{Dialect, ProviderTerms, ToolKind, ToolPolicy, ToolSpec};
 use crate::engine::store_port::{StoreResult, SyncRecord};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes a document.
@@ -59,6 +61,9 @@ pub(super) struct OrgDoc {
     pub(super) operator_limits: LimitsDoc,
     pub(super) tenant_limits: LimitsDoc,
     pub(super) egress_allow: Vec<IpNet>,
+    /// Absent where it was never set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) confirmation_fallback: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +101,7 @@ impl RuleDoc {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum AuthDoc {
     Header { name: String, value: String },
+    Bearer { token: String },
     SigningSecret { secret: String },
     MedianKey { key: String },
 }
@@ -106,6 +112,7 @@ impl AuthDoc {
             EndpointAuth::Header { name, value } => {
                 Self::Header { name: name.clone(), value: value.reveal().to_owned() }
             }
+            EndpointAuth::Bearer(token) => Self::Bearer { token: token.reveal().to_owned() },
             EndpointAuth::SigningSecret(secret) => Self::SigningSecret { secret: secret.reveal().to_owned() },
             EndpointAuth::MedianKey(key) => Self::MedianKey { key: key.reveal().to_owned() },
         }
@@ -114,6 +121,7 @@ impl AuthDoc {
     pub(super) fn auth(self) -> EndpointAuth {
         match self {
             Self::Header { name, value } => EndpointAuth::Header { name, value: Secret::new(value) },
+            Self::Bearer { token } => EndpointAuth::Bearer(Secret::new(token)),
             Self::SigningSecret { secret } => EndpointAuth::SigningSecret(Secret::new(secret)),
             Self::MedianKey { key } => EndpointAuth::MedianKey(Secret::new(key)),
         }
@@ -215,6 +223,8 @@ pub(super) struct SyncStateDoc {
     last_good_at: Option<i64>,
     fault: Option<FaultDoc>,
     manifest_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    manifest_etag: Option<String>,
     applied_version: Option<u64>,
     skipped: Vec<SkippedDoc>,
     failures_in_a_row: u32,
@@ -228,6 +238,7 @@ impl SyncStateDoc {
             last_good_at: state.last_good_at.map(Timestamp::as_millis),
             fault: state.fault.as_ref().map(FaultDoc::of),
             manifest_hash: state.manifest_hash.clone(),
+            manifest_etag: state.manifest_etag.clone(),
             applied_version: state.applied_version,
             skipped: skipped_docs(&state.skipped),
             failures_in_a_row: state.failures_in_a_row,
@@ -241,6 +252,7 @@ impl SyncStateDoc {
             last_good_at: self.last_good_at.map(Timestamp::from_millis),
             fault: self.fault.map(FaultDoc::fault).transpose()?,
             manifest_hash: self.manifest_hash,
+            manifest_etag: self.manifest_etag,
             applied_version: self.applied_version,
             skipped: skipped_of(self.skipped)?,
             failures_in_a_row: self.failures_in_a_row,
@@ -338,6 +350,8 @@ pub(super) struct SpecDoc {
     llm_format: bool,
     mutating: bool,
     timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    provider: Option<ProviderTermsDoc>,
     hash: String,
 }
 
@@ -356,6 +370,7 @@ impl SpecDoc {
             llm_format: spec.llm_format,
             mutating: spec.mutating,
             timeout_ms: spec.timeout.map(millis),
+            provider: spec.provider.as_deref().map(ProviderTermsDoc::of),
             hash: spec.hash.clone(),
         }
     }
@@ -374,7 +389,40 @@ impl SpecDoc {
             llm_format: self.llm_format,
             mutating: self.mutating,
             timeout: self.timeout_ms.map(Duration::from_millis),
+            provider: self.provider.map(ProviderTermsDoc::terms).transpose()?.map(Arc::new),
             hash: self.hash,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct ProviderTermsDoc {
+    contract_version: String,
+    languages: Vec<String>,
+    produces_evidence: Vec<String>,
+    action: Option<String>,
+    receipt_retention_s: Option<u64>,
+}
+
+impl ProviderTermsDoc {
+    pub(super) fn of(terms: &ProviderTerms) -> Self {
+        Self {
+            contract_version: terms.contract_version.clone(),
+            languages: terms.languages.clone(),
+            produces_evidence: terms.produces_evidence.words().map(str::to_owned).collect(),
+            action: terms.action.clone(),
+            receipt_retention_s: terms.receipt_retention.map(|retention| retention.as_secs()),
+        }
+    }
+
+    pub(super) fn terms(self) -> StoreResult<ProviderTerms> {
+        let kinds = self.produces_evidence.iter().map(|word| EvidenceKind::parse(word)).collect::<Option<_>>();
+        Ok(ProviderTerms {
+            contract_version: self.contract_version,
+            languages: self.languages,
+            produces_evidence: kinds.ok_or_else(|| corrupt("tool"))?,
+            action: self.action,
+            receipt_retention: self.receipt_retention_s.map(Duration::from_secs),
         })
     }
 }
@@ -414,6 +462,6 @@ fn parse_risk(word: Option<String>) -> StoreResult<Option<Risk>> {
     word.map(|word| Risk::parse(&word).ok_or_else(|| corrupt("tool"))).transpose()
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,12 +2,12 @@
 //! arguments and, when it comes, the outcome. A run that is final when it is first recorded has both in one.
 
 use super::rows::{self, present};
-use super::{corrupt, maybe_time_at, place, text_at, time_at, uuid_at};
+use super::{corrupt, maybe_time_at, maybe_uuid_at, place, text_at, time_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
 use crate::domain::error_code::ErrorCode;
-use crate::domain::ids::{EndpointId, KeyId, OrgId, RunId};
+use crate::domain::ids::{EndpointId, KeyId, OperationId, OrgId, RunId};
 use crate::domain::json::JsonText;
-use crate::domain::run::{Attempt, Run, RunError, RunIntent, RunOutcome, RunStatus};
+use crate::domain::run::{Attempt, CallContext, Run, RunError, RunIntent, RunOutcome, RunStatus};
 use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ToolKind};
 use crate::engine::store_port::StoreResult;
@@ -23,12 +23,12 @@ const OUTCOME: &str = "runs.outcome";
 /// The columns that [`RunRow::read`] takes, in its order.
 pub(super) const COLUMNS: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, started, intent, reason, \
                                   error_code, error_message, provider_correlation_id, attempts, arguments, outcome, \
-                                  created_at, updated_at, finished_at, expires_at";
+                                  created_at, updated_at, finished_at, expires_at, open, operation_id";
 
 /// As [`COLUMNS`], without what is sealed.
 pub(super) const BARE_COLUMNS: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, started, intent, reason, \
                                        error_code, error_message, provider_correlation_id, attempts, NULL, NULL, \
-                                       created_at, updated_at, finished_at, expires_at";
+                                       created_at, updated_at, finished_at, expires_at, open, operation_id";
 
 #[derive(Serialize)]
 struct IntentRef<'a> {
@@ -42,8 +42,16 @@ struct IntentRef<'a> {
     request_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    keyed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locale: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timezone: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +67,20 @@ struct IntentDoc {
     caller: Option<String>,
     #[serde(default)]
     conversation: Option<String>,
+    #[serde(default)]
+    keyed: bool,
+    #[serde(default)]
+    turn: Option<String>,
+    #[serde(default)]
+    locale: Option<String>,
+    #[serde(default)]
+    timezone: Option<String>,
+}
+
+impl IntentDoc {
+    fn agent_key(&self) -> StoreResult<KeyId> {
+        Uuid::try_parse(&self.agent_key).map(KeyId::from_uuid).map_err(|_| corrupt("run"))
+    }
 }
 
 fn uuid_text<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
@@ -154,27 +176,19 @@ impl OutcomeRow {
             message: None,
             withheld: withheld.map(JsonText::raw),
         };
-        let (mut error_code, mut error_message) = (None, None);
+        let mut error_code = None;
         match &outcome.error {
             None => {}
             Some(RunError::Provider(error)) => private.provider_error = Some(error.raw()),
             Some(RunError::Gateway { code, message }) => {
                 error_code = Some(code.as_str());
-                if in_the_providers_words(*code) {
-                    private.message = Some(message);
-                } else {
-                    error_message = Some(message.clone());
-                }
+                // It may repeat what the provider said, and that may be anything, as a result may.
+                private.message = Some(message);
             }
         }
         let (status, started, reason) = (outcome.status, outcome.started, outcome.reason.clone());
-        (Self { status, started, reason, error_code, error_message, sealed: None }, private)
+        (Self { status, started, reason, error_code, error_message: None, sealed: None }, private)
     }
-}
-
-/// Whether a failure of this code is told in the provider's words: they may say anything, as a result may.
-fn in_the_providers_words(code: ErrorCode) -> bool {
-    code == ErrorCode::ExecutionFailed
 }
 
 /// A run with its private parts sealed.
@@ -187,6 +201,7 @@ pub(super) struct RunRow {
     pub(super) intent: String,
     pub(super) outcome: OutcomeRow,
     pub(super) provider_correlation_id: Option<String>,
+    pub(super) operation_id: Option<OperationId>,
     pub(super) attempts: String,
     pub(super) arguments: Option<Vec<u8>>,
     pub(super) created_at: Timestamp,
@@ -219,7 +234,11 @@ impl RunRow {
             tool_hash: &intent.tool_hash,
             request_id: intent.request_id.as_deref(),
             caller: intent.caller.as_deref(),
-            conversation: intent.conversation.as_deref(),
+            keyed: intent.keyed,
+            conversation: intent.context.conversation.as_deref(),
+            turn: intent.context.turn.as_deref(),
+            locale: intent.context.locale.as_deref(),
+            timezone: intent.context.timezone.as_deref(),
         };
         Self {
             org_id: intent.org_id,
@@ -230,6 +249,7 @@ impl RunRow {
             intent: rows::to_text(&fixed),
             outcome,
             provider_correlation_id: run.provider_correlation_id.clone(),
+            operation_id: run.operation_id,
             attempts: attempts_text(&run.attempts),
             arguments: Some(secrets.seal(rows::to_text(&arguments).as_bytes(), &place(ARGUMENTS, intent.id.uuid()))),
             created_at: intent.created_at,
@@ -239,9 +259,16 @@ impl RunRow {
         }
     }
 
-    /// When the run is to be looked at, as long as it is open.
+    /// When the run is to be looked at, as long as it is open. While its receipt is looked for, its operation has a time
+    /// of its own.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
-        self.expires_at.filter(|_| self.outcome.status.is_open())
+        let status = self.outcome.status;
+        self.expires_at.filter(|_| status.is_open() && status != RunStatus::Inspecting)
+    }
+
+    /// The agent key that made it.
+    pub(super) fn agent_key(&self) -> StoreResult<KeyId> {
+        rows::from_text::<IntentDoc>("run", &self.intent)?.agent_key()
     }
 
     /// Reads a row without opening what is sealed.
@@ -256,7 +283,7 @@ impl RunRow {
             tool: row.get(4)?,
             intent: row.get(7)?,
             outcome: OutcomeRow {
-                status: RunStatus::parse(text_at(row, 5, "run")?).ok_or_else(|| corrupt("run"))?,
+                status: status_at(row, 5, 19)?,
                 started: row.get(6)?,
                 reason: row.get(8)?,
                 error_code: code.map(ErrorCode::as_str),
@@ -264,6 +291,7 @@ impl RunRow {
                 sealed: row.get(14)?,
             },
             provider_correlation_id: row.get(11)?,
+            operation_id: maybe_uuid_at(row, 20)?.map(OperationId::from_uuid),
             attempts: row.get(12)?,
             arguments: row.get(13)?,
             created_at: time_at(row, 15)?,
@@ -294,7 +322,7 @@ impl RunRow {
             intent: RunIntent {
                 id: self.id,
                 org_id: self.org_id,
-                agent_key: KeyId::from_uuid(Uuid::try_parse(&fixed.agent_key).map_err(|_| corrupt("run"))?),
+                agent_key: fixed.agent_key()?,
                 endpoint_id: self.endpoint_id,
                 endpoint_name: self.endpoint_name,
                 dialect: Dialect::parse(&fixed.dialect).ok_or_else(|| corrupt("run"))?,
@@ -304,7 +332,13 @@ impl RunRow {
                 tool_hash: fixed.tool_hash,
                 request_id: fixed.request_id,
                 caller: fixed.caller,
-                conversation: fixed.conversation,
+                keyed: fixed.keyed,
+                context: CallContext {
+                    conversation: fixed.conversation,
+                    turn: fixed.turn,
+                    locale: fixed.locale,
+                    timezone: fixed.timezone,
+                },
                 arguments_sent: sent,
                 arguments_coerced: coerced,
                 created_at: self.created_at,
@@ -319,11 +353,19 @@ impl RunRow {
             },
             provider_correlation_id: self.provider_correlation_id,
             withheld_result: private.withheld.map(JsonText::from),
+            operation_id: self.operation_id,
             attempts: attempts_of(&self.attempts)?,
             updated_at: self.updated_at,
             finished_at: self.finished_at,
         })
     }
+}
+
+/// The status of a run: of the two with one word the open one is still being looked into.
+pub(super) fn status_at(row: &Row<'_>, word: usize, open: usize) -> StoreResult<RunStatus> {
+    let status = RunStatus::parse(text_at(row, word, "run")?).ok_or_else(|| corrupt("run"))?;
+    let open: bool = row.get(open)?;
+    Ok(if open && status == RunStatus::Uncertain { RunStatus::Inspecting } else { status })
 }
 
 fn opened<T: serde::de::DeserializeOwned>(secrets: &SecretBox, sealed: &[u8], place: &str) -> StoreResult<T> {

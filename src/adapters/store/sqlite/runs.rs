@@ -1,21 +1,26 @@
 //! Runs: the hot durable path. What can be prepared (documents, sealing) is prepared before the writer is asked.
 
+use super::operations::{self, ProgressRow};
 use super::run_rows::{self, BARE_COLUMNS, COLUMNS, OutcomeRow, RunRow};
-use super::{Db, bytes, callbacks, corrupt, pages, text_at, uuid_at};
+use super::{Db, admission, approvals, bytes, callbacks, corrupt, deliveries, pages, text_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
-use crate::domain::ids::{EndpointId, OrgId, RunId};
+use crate::domain::announcement::Announcement;
+use crate::domain::approval::ApprovalEnd;
+use crate::domain::ids::{EndpointId, OperationId, OrgId, RunId};
 use crate::domain::run::{Attempt, Run, RunStatus};
 use crate::domain::time::Timestamp;
 use crate::engine::store_port::{
-    CallbackRecord, InsertedRun, Page, PageRequest, RunChange, RunFilter, StoreError, StoreResult, TokenUse, UsageRow,
+    CallbackRecord, Page, PageRequest, RunChange, RunFilter, StoreError, StoreResult, UsageRow,
 };
 use rusqlite::{CachedStatement, Row, Statement, params};
+use std::time::Duration;
 use uuid::Uuid;
 
 const INSERTED: &str = "org_id, id, endpoint_id, endpoint_name, tool, status, open, started, intent, reason, \
                         error_code, error_message, provider_correlation_id, attempts, arguments, outcome, \
-                        created_at, updated_at, finished_at, expires_at, due_at";
-const VALUES: &str = "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21";
+                        created_at, updated_at, finished_at, expires_at, due_at, operation_id";
+const VALUES: &str = "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+                      ?22";
 
 /// A change with its private parts sealed.
 pub(super) struct ChangeRow {
@@ -23,6 +28,8 @@ pub(super) struct ChangeRow {
     run_id: RunId,
     outcome: OutcomeRow,
     attempts: Vec<Attempt>,
+    operation: Option<ProgressRow>,
+    approval: Option<ApprovalEnd>,
     at: Timestamp,
 }
 
@@ -33,6 +40,8 @@ impl ChangeRow {
             run_id: change.run_id,
             outcome: OutcomeRow::new(secrets, change.run_id, &change.outcome, change.withheld_result.as_ref()),
             attempts: change.attempts.clone(),
+            operation: change.operation.as_ref().map(|step| ProgressRow::new(secrets, change.run_id, step)),
+            approval: change.approval.clone(),
             at: change.at,
         }
     }
@@ -56,7 +65,7 @@ pub(super) enum Changed {
     WasFinal(Box<RunRow>),
 }
 
-fn insert_row(statement: &mut Statement<'_>, row: &RunRow) -> StoreResult<usize> {
+fn insert_row(statement: &mut Statement<'_>, row: &RunRow, due_at: Option<Timestamp>) -> StoreResult<usize> {
     let inserted = statement.execute(params![
         bytes(row.org_id.uuid()),
         bytes(row.id.uuid()),
@@ -78,34 +87,32 @@ fn insert_row(statement: &mut Statement<'_>, row: &RunRow) -> StoreResult<usize>
         row.updated_at.as_millis(),
         row.finished_at.map(Timestamp::as_millis),
         row.expires_at.map(Timestamp::as_millis),
-        row.due_at().map(Timestamp::as_millis),
+        due_at.map(Timestamp::as_millis),
+        row.operation_id.map(|id| bytes(id.uuid())),
     ])?;
     Ok(inserted)
 }
 
-/// Which run a used token started.
-pub(super) fn of_token(db: &Db<'_>, nonce_hash: [u8; 32]) -> StoreResult<Option<RunId>> {
-    let sql = "SELECT run_id FROM tokens WHERE nonce_hash = ?1";
-    db.find(sql, (nonce_hash,), |row| Ok(RunId::from_uuid(uuid_at(row, 0)?)))
+/// Stores a new run; false when its endpoint is gone.
+pub(super) fn insert(db: &Db<'_>, row: &RunRow, due_at: Option<Timestamp>) -> StoreResult<bool> {
+    let sql = format!("INSERT INTO runs ({INSERTED}) SELECT {VALUES} FROM endpoints WHERE id = ?3 AND org_id = ?1");
+    let inserted = insert_row(&mut *db.conn.prepare_cached(&sql)?, row, due_at)? > 0;
+    if inserted && !row.outcome.status.is_open() {
+        announce_end(db, row, row.updated_at)?;
+    }
+    Ok(inserted)
 }
 
-pub(super) fn insert(db: &Db<'_>, row: &RunRow, token: Option<TokenUse>) -> StoreResult<InsertedRun> {
-    if let Some(token) = &token
-        && let Some(run) = of_token(db, token.nonce_hash)?
-    {
-        return Ok(InsertedRun::TokenUsed(run));
-    }
-    let sql = format!("INSERT INTO runs ({INSERTED}) SELECT {VALUES} FROM endpoints WHERE id = ?3 AND org_id = ?1");
-    if insert_row(&mut *db.conn.prepare_cached(&sql)?, row)? == 0 {
-        return Err(StoreError::NotFound);
-    }
-    if let Some(token) = token {
-        db.execute(
-            "INSERT INTO tokens (nonce_hash, run_id, expires_at) VALUES (?1, ?2, ?3)",
-            (token.nonce_hash, bytes(row.id.uuid()), token.expires_at.as_millis()),
-        )?;
-    }
-    Ok(InsertedRun::Inserted)
+/// Tells the organization's application that a run is final.
+fn announce_end(db: &Db<'_>, row: &RunRow, at: Timestamp) -> StoreResult<()> {
+    deliveries::announce(db, row.org_id, at, || {
+        Ok(Announcement::RunFinished {
+            run: row.id,
+            tool: row.tool.clone(),
+            endpoint: row.endpoint_name.clone(),
+            status: row.outcome.status,
+        })
+    })
 }
 
 /// Records finished runs, as many as one transaction holds: what they have in common is prepared and asked once.
@@ -123,11 +130,13 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records a run; one of an organization that is gone is passed over.
-    pub(super) fn record(&mut self, run: &Run) -> StoreResult<()> {
-        if self.is_there(run.intent.org_id)? {
-            insert_row(&mut self.insert, &RunRow::new(self.db.secrets, run))?;
+    pub(super) fn record(&mut self, run: &Run, announced: bool) -> StoreResult<()> {
+        if !self.is_there(run.intent.org_id)? {
+            return Ok(());
         }
-        Ok(())
+        let row = RunRow::new(self.db.secrets, run);
+        let recorded = insert_row(&mut self.insert, &row, row.due_at())?;
+        if announced && recorded > 0 { announce_end(self.db, &row, row.updated_at) } else { Ok(()) }
     }
 
     fn is_there(&mut self, org: OrgId) -> StoreResult<bool> {
@@ -147,13 +156,12 @@ pub(super) fn find(db: &Db<'_>, org: OrgId, id: RunId) -> StoreResult<Option<Run
 }
 
 fn id_and_status(row: &Row<'_>) -> StoreResult<(RunId, RunStatus)> {
-    let status = RunStatus::parse(text_at(row, 1, "run")?).ok_or_else(|| corrupt("run"))?;
-    Ok((RunId::from_uuid(uuid_at(row, 0)?), status))
+    Ok((RunId::from_uuid(uuid_at(row, 0)?), run_rows::status_at(row, 1, 2)?))
 }
 
 /// How a run stands, without the rest of it.
 pub(super) fn status(db: &Db<'_>, org: OrgId, id: RunId) -> StoreResult<Option<RunStatus>> {
-    let sql = "SELECT id, status FROM runs WHERE org_id = ?1 AND id = ?2";
+    let sql = "SELECT id, status, open FROM runs WHERE org_id = ?1 AND id = ?2";
     Ok(db.find(sql, (bytes(org.uuid()), bytes(id.uuid())), id_and_status)?.map(|(_, status)| status))
 }
 
@@ -163,7 +171,7 @@ pub(super) fn status_by_id(
     (org, endpoint): (OrgId, EndpointId),
     id: RunId,
 ) -> StoreResult<Option<(RunId, RunStatus)>> {
-    let sql = "SELECT id, status FROM runs WHERE org_id = ?1 AND id = ?2 AND endpoint_id = ?3";
+    let sql = "SELECT id, status, open FROM runs WHERE org_id = ?1 AND id = ?2 AND endpoint_id = ?3";
     db.find(sql, (bytes(org.uuid()), bytes(id.uuid()), bytes(endpoint.uuid())), id_and_status)
 }
 
@@ -174,7 +182,8 @@ pub(super) fn status_by_correlation(
     (org, endpoint): (OrgId, EndpointId),
     correlation_id: &str,
 ) -> StoreResult<Option<(RunId, RunStatus)>> {
-    let sql = "SELECT id, status FROM runs WHERE endpoint_id = ?1 AND provider_correlation_id = ?2 AND org_id = ?3
+    let sql =
+        "SELECT id, status, open FROM runs WHERE endpoint_id = ?1 AND provider_correlation_id = ?2 AND org_id = ?3
          ORDER BY open DESC, created_at DESC, id DESC LIMIT 1";
     db.find(sql, (bytes(endpoint.uuid()), correlation_id, bytes(org.uuid())), id_and_status)
 }
@@ -194,8 +203,15 @@ pub(super) fn change(db: &Db<'_>, change: ChangeRow) -> StoreResult<Changed> {
     Ok(Changed::WasFinal(Box::new(row)))
 }
 
-/// Gives an open run its next outcome.
+/// An agent's key is kept for at least this long after the last word of its run.
+const KEY_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Gives an open run its next outcome, along with what hangs on it.
 pub(super) fn apply(db: &Db<'_>, mut row: RunRow, change: ChangeRow) -> StoreResult<RunRow> {
+    let was_held = row.outcome.status == RunStatus::AwaitingApproval;
+    if is_outrun(&row, &change.outcome) {
+        return Err(StoreError::Stale);
+    }
     let open = change.outcome.status.is_open();
     row.outcome = change.outcome;
     row.updated_at = change.at;
@@ -206,7 +222,7 @@ pub(super) fn apply(db: &Db<'_>, mut row: RunRow, change: ChangeRow) -> StoreRes
     db.execute(
         "UPDATE runs SET status = ?3, open = ?4, started = ?5, reason = ?6, error_code = ?7, error_message = ?8,
              outcome = ?9, attempts = ?10, updated_at = ?11, finished_at = ?12,
-             due_at = CASE WHEN ?4 THEN due_at END
+             due_at = CASE WHEN ?4 AND ?3 <> 'uncertain' THEN due_at END
          WHERE org_id = ?1 AND id = ?2",
         (
             bytes(row.org_id.uuid()),
@@ -223,7 +239,83 @@ pub(super) fn apply(db: &Db<'_>, mut row: RunRow, change: ChangeRow) -> StoreRes
             row.finished_at.map(Timestamp::as_millis),
         ),
     )?;
+    let run = (row.org_id, row.id);
+    if let Some(step) = &change.operation {
+        operations::update(db, run, step)?;
+    }
+    match &change.approval {
+        Some(end) if !approvals::end(db, run, end, change.at)? && approvals::of_run(db, run.0, run.1)?.is_some() => {
+            // It ended before, and this run goes on by that.
+            return Err(StoreError::Stale);
+        }
+        None if !open && was_held => {
+            approvals::close(db, run, row.outcome.reason.as_deref(), change.at)?;
+        }
+        Some(_) | None => {}
+    }
+    if !open {
+        if row.outcome.status == RunStatus::Failed && !row.outcome.started {
+            admission::free(db, row.id)?;
+        } else {
+            admission::keep(db, row.id, change.at.plus(KEY_KEPT_FOR))?;
+        }
+        announce_end(db, &row, change.at)?;
+    }
     Ok(row)
+}
+
+/// Whether a run was started since somebody decided to end it as one that was not.
+fn is_outrun(row: &RunRow, outcome: &OutcomeRow) -> bool {
+    let unsent = match outcome.status {
+        RunStatus::Denied | RunStatus::Cancelled | RunStatus::Expired => !outcome.started,
+        // A provider may say that nothing was started after all.
+        RunStatus::Failed
+        | RunStatus::Started
+        | RunStatus::Pending
+        | RunStatus::Completed
+        | RunStatus::AwaitingApproval
+        | RunStatus::Inspecting
+        | RunStatus::Uncertain => false,
+    };
+    unsent && row.outcome.started
+}
+
+/// Takes the right to send a run that was approved.
+pub(super) fn start(
+    db: &Db<'_>,
+    (org, id): (OrgId, RunId),
+    operation: Option<&ProgressRow>,
+    expires_at: Timestamp,
+    at: Timestamp,
+) -> StoreResult<bool> {
+    // An operation has a time of its own.
+    let due_at = if operation.is_some_and(|step| step.next_at.is_some()) { None } else { Some(expires_at) };
+    let started = db.execute(
+        "UPDATE runs SET started = 1, expires_at = ?3, due_at = ?4, updated_at = ?5
+         WHERE org_id = ?1 AND id = ?2 AND status = 'pending' AND started = 0",
+        (bytes(org.uuid()), bytes(id.uuid()), expires_at.as_millis(), due_at.map(Timestamp::as_millis), at.as_millis()),
+    )?;
+    if started == 0 {
+        return Ok(false);
+    }
+    if let Some(step) = operation {
+        operations::update(db, (org, id), step)?;
+    }
+    Ok(true)
+}
+
+/// Sets when an open run is to be looked at.
+pub(super) fn set_due(db: &Db<'_>, (org, id): (OrgId, RunId), at: Option<Timestamp>) -> StoreResult<()> {
+    let sql = "UPDATE runs SET due_at = ?3 WHERE org_id = ?1 AND id = ?2 AND open";
+    db.execute(sql, (bytes(org.uuid()), bytes(id.uuid()), at.map(Timestamp::as_millis)))?;
+    Ok(())
+}
+
+/// Notes which operation a run sends.
+pub(super) fn set_operation(db: &Db<'_>, (org, id): (OrgId, RunId), operation: OperationId) -> StoreResult<()> {
+    let sql = "UPDATE runs SET operation_id = ?3 WHERE org_id = ?1 AND id = ?2";
+    db.execute(sql, (bytes(org.uuid()), bytes(id.uuid()), bytes(operation.uuid())))?;
+    Ok(())
 }
 
 pub(super) fn accept(
@@ -280,7 +372,8 @@ pub(super) fn usage(db: &Db<'_>, org: OrgId, from: Timestamp, to: Timestamp) -> 
     )
 }
 
-/// Ends the open runs of an organization, or of one endpoint of it, as cancelled.
+/// Ends the open runs of an organization that goes, or of one endpoint of an organization that stays. A mutation that may
+/// have been applied ends as uncertain, anything else as cancelled.
 pub(super) fn cancel_open(
     db: &Db<'_>,
     org: OrgId,
@@ -288,10 +381,40 @@ pub(super) fn cancel_open(
     reason: &str,
     at: Timestamp,
 ) -> StoreResult<Vec<RunId>> {
-    db.all(
-        "UPDATE runs SET status = 'cancelled', open = 0, reason = ?3, updated_at = ?4, finished_at = ?4, due_at = NULL
-         WHERE org_id = ?1 AND open AND (?2 IS NULL OR endpoint_id = ?2) RETURNING id",
+    let ended = db.all(
+        "UPDATE runs SET open = 0, reason = ?3, updated_at = ?4, finished_at = ?4, due_at = NULL,
+             status = CASE
+                 WHEN status = 'uncertain' THEN status
+                 WHEN operation_id IS NOT NULL AND (SELECT o.state FROM operations o WHERE o.run_id = runs.id)
+                     IN ('sent', 'uncertain') THEN 'uncertain'
+                 WHEN status = 'pending' AND started AND NOT (
+                     json_extract(intent, '$.dialect') = 'topology' AND json_extract(intent, '$.kind') = 'query')
+                     THEN 'uncertain'
+                 ELSE 'cancelled'
+             END
+         WHERE org_id = ?1 AND open AND (?2 IS NULL OR endpoint_id = ?2)
+         RETURNING id, tool, endpoint_name, status, operation_id IS NOT NULL",
         (bytes(org.uuid()), endpoint.map(|id| bytes(id.uuid())), reason, at.as_millis()),
-        |row| Ok(RunId::from_uuid(uuid_at(row, 0)?)),
-    )
+        |row| {
+            let end = Announcement::RunFinished {
+                run: RunId::from_uuid(uuid_at(row, 0)?),
+                tool: row.get(1)?,
+                endpoint: row.get(2)?,
+                status: RunStatus::parse(text_at(row, 3, "run")?).ok_or_else(|| corrupt("run"))?,
+            };
+            Ok((RunId::from_uuid(uuid_at(row, 0)?), end, row.get::<_, bool>(4)?))
+        },
+    )?;
+    let mut runs = Vec::with_capacity(ended.len());
+    for (run, end, has_operation) in ended {
+        if has_operation {
+            operations::abandon(db, run, at)?;
+        }
+        approvals::close(db, (org, run), Some(reason), at)?;
+        if endpoint.is_some() {
+            deliveries::announce(db, org, at, || Ok(end))?;
+        }
+        runs.push(run);
+    }
+    Ok(runs)
 }

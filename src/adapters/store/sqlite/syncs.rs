@@ -1,7 +1,8 @@
 //! Ends of syncs: the record, the endpoint's state, and, when one was applied, the whole new set of tools, in one step.
 
 use super::rows::{self, SpecDoc, SyncRecordDoc, SyncStateDoc};
-use super::{Db, bytes, name_taken, orgs, pages, text_at, time_at, uuid_at};
+use super::{Db, bytes, deliveries, name_taken, orgs, pages, text_at, time_at, uuid_at};
+use crate::domain::announcement::Announcement;
 use crate::domain::ids::{EndpointId, OrgId, SyncId};
 use crate::domain::naming;
 use crate::domain::time::Timestamp;
@@ -12,6 +13,7 @@ const KEPT: u32 = 100;
 
 pub(super) fn finish(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
     let endpoint = end.record.endpoint_id;
+    announce_failure(db, end)?;
     let updated = db.execute(
         "UPDATE endpoints SET sync = ?3, sync_due_at = ?4 WHERE id = ?1 AND org_id = ?2",
         (
@@ -40,6 +42,24 @@ pub(super) fn finish(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
         ),
     )?;
     drop_oldest(db, endpoint)
+}
+
+/// Tells the organization's application of a sync that failed, unless the one before failed for the same reason.
+fn announce_failure(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
+    let Some(fault) = &end.state.fault else { return Ok(()) };
+    let reason = fault.reason;
+    let sql = "SELECT name, sync FROM endpoints WHERE id = ?1 AND org_id = ?2";
+    let key = (bytes(end.record.endpoint_id.uuid()), bytes(end.org_id.uuid()));
+    let before = db.find(sql, key, |row| {
+        let state: SyncStateDoc = rows::from_text("endpoint", text_at(row, 1, "endpoint")?)?;
+        Ok((row.get(0)?, state.state()?.fault))
+    })?;
+    match before {
+        Some((endpoint, fault)) if fault.as_ref().is_none_or(|before| before.reason != reason) => {
+            deliveries::announce(db, end.org_id, end.record.at, || Ok(Announcement::SyncFailed { endpoint, reason }))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Keeps the last [`KEPT`] syncs of an endpoint.

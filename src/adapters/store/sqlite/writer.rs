@@ -62,8 +62,8 @@ enum Message {
 
 /// What may be lost in a crash.
 pub(super) enum Later {
-    /// A finished run.
-    Run(Arc<Run>),
+    /// A finished run, and whether its organization's application is told.
+    Run(Arc<Run>, bool),
     /// When keys were used.
     Touch(Vec<(KeyId, Timestamp)>),
 }
@@ -326,10 +326,12 @@ impl Thread {
         let written = self.without_force(|| {
             self.transaction(|db| {
                 let mut runs = Recorder::new(db)?;
-                // Each is one statement, which takes itself back when it fails: no savepoint is needed.
                 for later in portion {
-                    if let Err(error) = guarded(|| later.write(db, &mut runs)) {
-                        tracing::warn!(error = %Chain(&error), "a record was not written");
+                    // One statement takes itself back when it fails: it needs no savepoint.
+                    if matches!(later, Later::Run(_, true)) {
+                        savepoint(db.conn, || later.try_write(db, &mut runs))?;
+                    } else {
+                        later.try_write(db, &mut runs);
                     }
                 }
                 Ok(())
@@ -356,9 +358,18 @@ impl Thread {
 impl Later {
     fn write(self, db: &Db<'_>, runs: &mut Recorder<'_>) -> StoreResult<()> {
         match self {
-            Later::Run(run) => runs.record(&run),
+            Later::Run(run, announced) => runs.record(&run, announced),
             Later::Touch(used) => super::keys::touch(db, &used),
         }
+    }
+
+    /// As [`Later::write`]; a failure is logged.
+    fn try_write(self, db: &Db<'_>, runs: &mut Recorder<'_>) -> bool {
+        let written = guarded(|| self.write(db, runs));
+        if let Err(error) = &written {
+            tracing::warn!(error = %Chain(error), "a record was not written");
+        }
+        written.is_ok()
     }
 }
 
