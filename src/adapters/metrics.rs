@@ -207,6 +207,10 @@ impl Metrics for PrometheusMetrics {
         self.set(GaugeFamily::Approvals, org, state, count);
     }
 
+    fn operations(&self, org: &str, state: &'static str, count: usize) {
+        self.set(GaugeFamily::Operations, org, state, count);
+    }
+
     fn callback(&self, org: &str, outcome: &'static str) {
         self.count(CounterFamily::Callbacks, org, [outcome, "", ""]);
     }

@@ -10,6 +10,7 @@ use super::actors::registry::RegistryFault;
 use super::catalog::Catalog;
 use super::org::rate_limits::{RateRefusal, RateStatus};
 use super::ports::StoreError;
+use super::store_port::WriteId;
 use crate::domain::ids::{KeyId, OrgId};
 use crate::domain::key::{self, AgentKey, KeyHash, KeyKind, WorkspaceKey};
 use crate::domain::org::OrgState;
@@ -76,6 +77,7 @@ impl AgentAccess {
 pub struct WorkspaceAccess {
     key: Arc<WorkspaceKey>,
     from: String,
+    write: Option<WriteId>,
 }
 
 impl WorkspaceAccess {
@@ -93,18 +95,39 @@ impl WorkspaceAccess {
     pub fn from(&self) -> &str {
         &self.from
     }
+
+    /// The reserved write that this access is used for, if it is one.
+    pub fn write(&self) -> Option<&WriteId> {
+        self.write.as_ref()
+    }
+
+    /// This access, for a write that was reserved: whatever it changes counts as made with the change itself.
+    pub fn for_write(self, write: WriteId) -> Self {
+        Self { write: Some(write), ..self }
+    }
 }
 
 /// Who hosts this toolgate.
 #[derive(Clone, Debug)]
 pub struct OperatorAccess {
     from: String,
+    write: Option<WriteId>,
 }
 
 impl OperatorAccess {
     /// Peer address the request came from.
     pub fn from(&self) -> &str {
         &self.from
+    }
+
+    /// The reserved write that this access is used for, if it is one.
+    pub fn write(&self) -> Option<&WriteId> {
+        self.write.as_ref()
+    }
+
+    /// This access, for a write that was reserved: whatever it changes counts as made with the change itself.
+    pub fn for_write(self, write: WriteId) -> Self {
+        Self { write: Some(write), ..self }
     }
 }
 
@@ -233,14 +256,14 @@ impl Engine {
         let cached = self.cached_workspace(hash).await?;
         self.check(cached.state, cached.key.expires_at)?;
         self.touch(cached.key.id, &cached.last_used_minute);
-        Ok(WorkspaceAccess { key: Arc::clone(&cached.key), from: from.to_owned() })
+        Ok(WorkspaceAccess { key: Arc::clone(&cached.key), from: from.to_owned(), write: None })
     }
 
     /// Checks the operator token.
     pub fn operator_access(&self, text: &str, from: &str) -> Result<OperatorAccess, AccessFault> {
         let hash = recognise(text, KeyKind::Operator)?;
         if self.0.access.operator.contains(&hash) {
-            Ok(OperatorAccess { from: from.to_owned() })
+            Ok(OperatorAccess { from: from.to_owned(), write: None })
         } else {
             Err(AccessFault::Unauthorized)
         }

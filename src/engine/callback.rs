@@ -151,6 +151,8 @@ impl Engine {
             outcome,
             withheld_result,
             attempts: Vec::new(),
+            operation: None,
+            approval: None,
             at: record.at,
         };
         match self.store().settle_by_callback(record, &change).await? {

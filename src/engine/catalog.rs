@@ -72,18 +72,16 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// The risk that group rules compare: an undeclared one counts as `medium`, since neither dialect has plain reads.
+    /// The risk that group rules compare: an undeclared one counts as `low` for a plain read, else as `medium`.
     pub fn counted_risk(&self) -> Risk {
-        self.risk.unwrap_or(match self.endpoint.settings.dialect {
-            Dialect::Topology | Dialect::Median => Risk::Medium,
-        })
+        self.risk.unwrap_or(if self.spec.is_plain_read() { Risk::Low } else { Risk::Medium })
     }
 
     /// Whether the provider answers in the exchange of the call itself.
     pub fn answers_at_once(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => false,
-            Dialect::Median => true,
+            Dialect::AgentProvider | Dialect::Median => true,
         }
     }
 
@@ -92,6 +90,9 @@ impl CatalogTool {
     pub fn is_recorded_later(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => false,
+            Dialect::AgentProvider => {
+                self.spec.is_plain_read() && !self.requires_confirmation && !self.risk.is_some_and(Risk::needs_approval)
+            }
             Dialect::Median => self.risk == Some(Risk::Low) && !self.requires_confirmation,
         }
     }
@@ -100,7 +101,7 @@ impl CatalogTool {
     pub fn stays_pending(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => self.spec.kind == ToolKind::Query,
-            Dialect::Median => false,
+            Dialect::AgentProvider | Dialect::Median => false,
         }
     }
 

@@ -5,26 +5,41 @@ use super::actors::registry::{RegistryFault, SWEEP_EVERY};
 use super::ports::StoreError;
 use super::runs::is_topology_query;
 use super::store_port::Due;
+use crate::domain::approval::{ApprovalEnd, ApprovalState};
 use crate::domain::error_code::ErrorCode;
-use crate::domain::ids::{EndpointId, OrgId, RunId};
+use crate::domain::ids::{OrgId, RunId};
 use crate::domain::manifest::SyncTrigger;
 use crate::domain::risk::Risk;
 use crate::domain::run::{Run, RunOutcome, RunStatus};
 use crate::domain::tool::Dialect;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use dashmap::DashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How often the due table is looked at.
-const DUE_EVERY: Duration = Duration::from_secs(1);
+/// How often the due table is looked at: well under the shortest time that anything waits for.
+const DUE_EVERY: Duration = Duration::from_millis(250);
 /// Entries taken at one look.
 const DUE_AT_ONCE: usize = 200;
 /// Whoever took an entry has this long to deal with it before it is due again.
 const DUE_LEASE: Duration = Duration::from_secs(60);
+/// Due work waits for a place no longer than its lease lasts.
+const PLACE_PATIENCE: Duration = Duration::from_secs(55);
+/// Pieces of due work of one kind that wait for a place; more are due again when their lease is over.
+const MOST_QUEUED: usize = 4096;
 /// Interval syncs under way at once, so that providers that hang do not pile up.
 const SYNCS_AT_ONCE: usize = 64;
 /// Of these, of one organization.
 const SYNCS_OF_ONE_ORG: usize = 8;
+/// Looks at receipts and resends under way at once.
+const OPERATIONS_AT_ONCE: usize = 256;
+/// Of these, of one organization.
+const OPERATIONS_OF_ONE_ORG: usize = 64;
+/// Messages to applications under way at once.
+const DELIVERIES_AT_ONCE: usize = 64;
+/// Of these, of one organization.
+const DELIVERIES_OF_ONE_ORG: usize = 8;
 /// How often the change feed is looked at: well under the second in which a cached key may be believed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 /// How often what is past its retention is deleted.
@@ -67,7 +82,9 @@ impl Engine {
     }
 
     async fn keep_due_times(self) {
-        let syncs = Arc::new(DueSyncs::default());
+        let syncs = Places::new(SYNCS_AT_ONCE, SYNCS_OF_ONE_ORG);
+        let operations = Places::new(OPERATIONS_AT_ONCE, OPERATIONS_OF_ONE_ORG);
+        let deliveries = Places::new(DELIVERIES_AT_ONCE, DELIVERIES_OF_ONE_ORG);
         while !self.is_stopping() {
             // The next look is counted from this one: what falls due while it lasts is not left out until the one after.
             let now = self.clock().now();
@@ -82,7 +99,16 @@ impl Engine {
             let mut expiries = Vec::new();
             for due in taken {
                 match due {
-                    Due::Sync(org, endpoint) => self.start_due_sync(&syncs, org, endpoint),
+                    Due::Sync(org, endpoint) => self.in_place(&syncs, org, move |engine| async move {
+                        // The outcome is recorded; an endpoint that is gone or disabled is not due again.
+                        let _ = engine.sync_endpoint(org, endpoint, SyncTrigger::Interval).await;
+                    }),
+                    Due::Operation(org, run) => self.in_place(&operations, org, move |engine| async move {
+                        engine.attend_operation(org, run).await;
+                    }),
+                    Due::Delivery(org, id) => self.in_place(&deliveries, org, move |engine| async move {
+                        engine.deliver(org, id).await;
+                    }),
                     Due::RunExpiry(org, run) => expiries.push(self.expire_run(org, run)),
                 }
             }
@@ -94,15 +120,21 @@ impl Engine {
         }
     }
 
-    /// Syncs in a task of its own. What finds no place is due again when its lease is over: a tenant whose providers hang
-    /// keeps neither expiries nor the others' syncs waiting.
-    fn start_due_sync(&self, syncs: &Arc<DueSyncs>, org: OrgId, endpoint: EndpointId) {
-        let Some(place) = syncs.take_place(org) else { return };
-        let engine = self.clone();
+    /// Does a piece of due work in a task of its own, once it has a place. What has none before its lease is over is due
+    /// again: a tenant whose providers hang keeps neither expiries nor the others' work waiting.
+    fn in_place<F>(&self, places: &Arc<Places>, org: OrgId, work: impl FnOnce(Engine) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(queued) = places.queue() else { return };
+        let (engine, places) = (self.clone(), Arc::clone(places));
         tokio::spawn(async move {
-            // The outcome is recorded; an endpoint that is gone or disabled is not due again.
-            let _ = engine.sync_endpoint(org, endpoint, SyncTrigger::Interval).await;
-            drop(place);
+            let place = tokio::time::timeout(PLACE_PATIENCE, places.take(org)).await;
+            drop(queued);
+            if let Ok(place) = place {
+                work(engine).await;
+                drop(place);
+            }
         });
     }
 
@@ -117,7 +149,7 @@ impl Engine {
         }
     }
 
-    async fn try_expire_run(&self, org: OrgId, id: RunId) -> Result<(), StoreError> {
+    pub(super) async fn try_expire_run(&self, org: OrgId, id: RunId) -> Result<(), StoreError> {
         // A result that was kept through a crash comes before the end of its run's time.
         self.clone().deliver_kept(org).await;
         let Some(run) = self.store().run(org, id).await? else { return Ok(()) };
@@ -125,13 +157,33 @@ impl Engine {
             return Ok(());
         }
         // Its actor counts and shows what is open.
-        let catalog = match self.0.registry.get(org).await {
-            Ok(handle) => handle.catalog(),
+        let handle = match self.0.registry.get(org).await {
+            Ok(handle) => handle,
             Err(RegistryFault::NotFound) => return Ok(()),
             Err(RegistryFault::Store(error)) => return Err(error),
         };
-        let risk = catalog.tool(&run.intent.tool).and_then(|tool| tool.spec.risk);
-        self.end_run(org, id, outcome_of_expiry(&run, risk)).await.map(drop)
+        match run.outcome.status {
+            RunStatus::AwaitingApproval if run.intent.expires_at.is_some_and(|at| self.clock().now() < at) => {
+                // Only its reviewer's time is over.
+                self.pass_to_teammate(&run).await;
+                return Ok(());
+            }
+            RunStatus::Pending if !run.outcome.started => {
+                let engine = self.clone();
+                tokio::spawn(async move { engine.resume_approved(&handle, run).await });
+                return Ok(());
+            }
+            _ => {}
+        }
+        let risk = handle.catalog().tool(&run.intent.tool).and_then(|tool| tool.risk);
+        let held = run.outcome.status == RunStatus::AwaitingApproval;
+        let approval = held.then_some(ApprovalEnd { state: ApprovalState::Expired, decided_by: None, note: None });
+        self.end_run(org, id, outcome_of_expiry(&run, risk), approval).await.map(drop)
+    }
+
+    /// Takes up what a process before this one left half done; call it once, before anything else.
+    pub async fn recover(&self) -> Result<(), StoreError> {
+        self.store().recover(self.clock().now()).await
     }
 
     /// Whether new work is refused.
@@ -161,36 +213,59 @@ impl Engine {
     }
 }
 
-/// Interval syncs under way.
-#[derive(Default)]
-struct DueSyncs {
-    by_org: Mutex<HashMap<OrgId, usize>>,
+/// Places for one kind of due work: so many at once, and so many of one organization. Whoever finds none queues for one.
+struct Places {
+    of_all: Arc<Semaphore>,
+    most_of_one_org: usize,
+    by_org: DashMap<OrgId, Arc<Semaphore>>,
+    queued: AtomicUsize,
 }
 
-/// One sync's place.
-struct DuePlace(Arc<DueSyncs>, OrgId);
+/// One piece of work's place; its organization's part of it is taken first, so that nobody waits for a place of all while
+/// holding one.
+struct Place {
+    places: Arc<Places>,
+    org: OrgId,
+    of_org: Option<OwnedSemaphorePermit>,
+    _of_all: OwnedSemaphorePermit,
+}
 
-impl DueSyncs {
-    fn take_place(self: &Arc<Self>, org: OrgId) -> Option<DuePlace> {
-        let mut by_org = self.by_org.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_org = by_org.get(&org).copied().unwrap_or_default();
-        if of_org >= SYNCS_OF_ONE_ORG || by_org.values().sum::<usize>() >= SYNCS_AT_ONCE {
-            return None;
-        }
-        by_org.insert(org, of_org + 1);
-        Some(DuePlace(Arc::clone(self), org))
+/// One piece of work that waits for a place.
+struct QueuedWork(Arc<Places>);
+
+impl Places {
+    fn new(most: usize, most_of_one_org: usize) -> Arc<Self> {
+        let of_all = Arc::new(Semaphore::new(most));
+        Arc::new(Self { of_all, most_of_one_org, by_org: DashMap::new(), queued: AtomicUsize::new(0) })
+    }
+
+    /// The right to wait for a place; `None` when too many do.
+    fn queue(self: &Arc<Self>) -> Option<QueuedWork> {
+        let queued = QueuedWork(Arc::clone(self));
+        (self.queued.fetch_add(1, Ordering::Relaxed) < MOST_QUEUED).then_some(queued)
+    }
+
+    async fn take(self: Arc<Self>, org: OrgId) -> Place {
+        const NEVER_CLOSED: &str = "the semaphores of places are never closed";
+        let of_org =
+            Arc::clone(&*self.by_org.entry(org).or_insert_with(|| Arc::new(Semaphore::new(self.most_of_one_org))));
+        let of_org = of_org.acquire_owned().await.expect(NEVER_CLOSED);
+        let of_all = Arc::clone(&self.of_all).acquire_owned().await.expect(NEVER_CLOSED);
+        Place { places: self, org, of_org: Some(of_org), _of_all: of_all }
     }
 }
 
-impl Drop for DuePlace {
+impl Drop for QueuedWork {
     fn drop(&mut self) {
-        let mut by_org = self.0.by_org.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_org.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                by_org.remove(&self.1);
-            }
-        }
+        self.0.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of_org = None;
+        // Nobody works or waits when only the table knows the organization's places.
+        self.places.by_org.remove_if(&self.org, |_, places| Arc::strong_count(places) == 1);
     }
 }
 
@@ -203,10 +278,15 @@ fn outcome_of_expiry(run: &Run, risk: Option<Risk>) -> RunOutcome {
     if is_topology_query(run) {
         return RunOutcome::ended(RunStatus::Expired, run.outcome.started, "no_result_in_time");
     }
-    match (run.intent.dialect, risk) {
-        (Dialect::Median, Some(Risk::Low)) => {
-            RunOutcome::failed(true, ErrorCode::ProviderTimeout, "the call was cut off by a restart of the gateway")
-        }
-        (Dialect::Median | Dialect::Topology, _) => RunOutcome::ended(RunStatus::Uncertain, true, "interrupted"),
+    let loses_nothing = match (run.intent.dialect, risk) {
+        // With a key, nobody may make it again: it must not be called failed.
+        (Dialect::Median, Some(Risk::Low)) => !run.intent.keyed,
+        (Dialect::AgentProvider, _) => run.operation_id.is_none(),
+        (Dialect::Median | Dialect::Topology, _) => false,
+    };
+    if loses_nothing {
+        RunOutcome::failed(true, ErrorCode::ProviderTimeout, "the call was cut off by a restart of the gateway")
+    } else {
+        RunOutcome::ended(RunStatus::Uncertain, true, "interrupted")
     }
 }

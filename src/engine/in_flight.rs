@@ -47,10 +47,9 @@ impl InFlight {
         (!*self.stopping.borrow()).then_some(guard)
     }
 
-    /// Notes that a run is being sent or recorded.
-    pub(super) fn dispatch(self: &Arc<Self>, run: RunId) -> Dispatching {
-        self.dispatching.insert(run);
-        Dispatching(Arc::clone(self), run)
+    /// Notes that a run is being sent or recorded; `None` when it is already.
+    pub(super) fn dispatch(self: &Arc<Self>, run: RunId) -> Option<Dispatching> {
+        self.dispatching.insert(run).then(|| Dispatching(Arc::clone(self), run))
     }
 
     /// Whether a run is being sent or recorded on this node.

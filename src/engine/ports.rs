@@ -139,6 +139,8 @@ pub trait Metrics: Send + Sync + 'static {
     fn pending_runs(&self, org: &str, count: usize);
     /// How many approvals of the organization are open.
     fn approvals(&self, org: &str, state: &'static str, count: usize);
+    /// How many operations of the organization are open in `state`.
+    fn operations(&self, org: &str, state: &'static str, count: usize);
     /// A callback was taken; `outcome` is `matched`, `unmatched`, `late`, `duplicate`, `ignored`, `bad_signature` or `refused`.
     fn callback(&self, org: &str, outcome: &'static str);
     /// How many organization actors live on this node.

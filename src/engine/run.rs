@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::access::AgentAccess;
-use super::actors::org_handle::OrgHandle;
 use super::carry_on::CarryOn;
 use super::catalog::CatalogTool;
 use super::confirmation::{Binding, Confirmation};
@@ -14,11 +13,13 @@ use super::ports::StoreError;
 use super::runs::{Admitted, Patience};
 use super::schemas::Side;
 use super::settings::MAX_WAIT;
-use super::store_port::TokenUse;
+use super::store_port::{Admission, TokenUse};
+use crate::dialects::ApprovalMark;
 use crate::domain::canonical;
 use crate::domain::ids::RunId;
 use crate::domain::json::JsonText;
-use crate::domain::run::{Run, RunIntent, RunOutcome, RunStatus};
+use crate::domain::org::ConfirmationFallback;
+use crate::domain::run::{CallContext, Run, RunIntent, RunOutcome, RunStatus};
 use crate::domain::schema::FieldError;
 use serde_json::Value;
 use std::sync::Arc;
@@ -37,10 +38,12 @@ pub struct RunRequest {
     pub request_id: Option<String>,
     /// A confirmation token.
     pub confirmation: Option<String>,
+    /// `Idempotency-Key`.
+    pub idempotency_key: Option<String>,
     /// `X-Caller-Identity`.
     pub caller: Option<String>,
-    /// `context.conversation` or `Conversation-Id`.
-    pub conversation: Option<String>,
+    /// Where the call comes from.
+    pub context: CallContext,
     /// `Prefer: wait`.
     pub wait: Option<Duration>,
     /// `traceparent` to send on.
@@ -52,6 +55,8 @@ pub struct RunRequest {
 pub enum RunReply {
     /// A run, as it stands.
     Run(Arc<Run>),
+    /// The run that the `Idempotency-Key` stands for, as it stands.
+    Replay(Arc<Run>),
     /// The end user has to say yes first; nothing was sent.
     ConfirmationRequired {
         /// The tool that was asked for.
@@ -73,6 +78,9 @@ pub enum RunRefusal {
     /// The holder of this key cannot confirm for a person.
     #[error("the call needs a confirmation this key cannot give")]
     CannotConfirm,
+    /// The `Idempotency-Key` stands for another call.
+    #[error("the idempotency key stands for another call")]
+    KeyConflict,
     /// The token is not for this call.
     #[error("the confirmation does not match")]
     ConfirmationMismatch,
@@ -102,11 +110,11 @@ impl From<StoreError> for RunRefusal {
 }
 
 /// Arguments that satisfy the tool's schema.
-struct ValidArguments {
+pub(super) struct ValidArguments {
     sent: JsonText,
     /// `None` when coercion changed nothing.
     coerced: Option<JsonText>,
-    value: Value,
+    pub(super) value: Value,
 }
 
 /// What the confirmation phase found.
@@ -114,14 +122,23 @@ enum Consent {
     NotNeeded,
     Given(TokenUse),
     Missing(Confirmation),
+    /// Nobody can confirm; a teammate is asked instead.
+    ByTeammate,
 }
 
-/// A run that waits for a person.
-struct Held {
-    org: OrgHandle,
-    run: Arc<Run>,
-    guard: InFlightGuard,
+/// A call that passed every check.
+pub(super) struct Checked<'a> {
+    pub(super) access: &'a AgentAccess,
+    pub(super) tool: &'a Arc<CatalogTool>,
+    pub(super) request: &'a RunRequest,
+    pub(super) arguments: ValidArguments,
+    token: Option<TokenUse>,
+    pub(super) guard: InFlightGuard,
+    pub(super) begun: Instant,
 }
+
+/// How long a client that says nothing waits for a person's decision.
+const WAIT_FOR_PEOPLE: Duration = Duration::from_secs(30);
 
 /// Time for recording an outcome, beyond the provider's own deadline.
 const RECORDING_SLACK: Duration = Duration::from_secs(2);
@@ -133,47 +150,41 @@ impl Engine {
         let begun = Instant::now();
         let guard = self.0.in_flight.enter().ok_or(RunRefusal::Overloaded)?;
         let tool = resolve(access, &request.tool)?;
+        if request.idempotency_key.is_some()
+            && let Some(replay) = Box::pin(self.replay(access, &tool, &request, begun)).await?
+        {
+            return Ok(replay);
+        }
         let arguments = self.validate(&tool, &request)?;
         let consent = self.consent(access, &tool, &arguments, &request)?;
         self.charge(access, &tool, &request)?;
-        let token = match consent {
-            Consent::NotNeeded => None,
+        let (token, by_teammate) = match consent {
+            Consent::NotNeeded => (None, false),
+            Consent::ByTeammate => (None, true),
             Consent::Given(token) => {
                 // A used token answers its run, however its endpoint is by now.
                 if let Some(run) = Box::pin(self.run_of_token(access, &token)).await? {
-                    return Ok(RunReply::Run(run));
+                    let patience = patience(&tool, &request, begun);
+                    return Ok(RunReply::Run(Box::pin(self.await_known(run, patience)).await?));
                 }
-                Some(token)
+                (Some(token), false)
             }
             Consent::Missing(confirmation) => return Ok(RunReply::ConfirmationRequired { tool, confirmation }),
         };
-        let patience = patience(&tool, &request, begun);
-        if tool.risk.is_some_and(|risk| risk.needs_approval()) {
-            let run = self.new_run(access, &tool, arguments, &request, RunStatus::AwaitingApproval);
-            let held = Held { org: access.org().clone(), run: Arc::new(run), guard };
-            return Box::pin(self.hold(held, token, patience)).await;
+        let checked = Checked { access, tool: &tool, request: &request, arguments, token, guard, begun };
+        if by_teammate || tool.risk.is_some_and(|risk| risk.needs_approval()) {
+            return Box::pin(self.hold(checked, by_teammate)).await;
         }
         let permit = self.enter_gate(access, &tool).await?;
-        let run = self.new_run(access, &tool, arguments, &request, RunStatus::Pending);
-        let mut dispatch = Dispatch {
-            engine: self.clone(),
-            org: access.org().clone(),
-            catalog: Arc::clone(access.catalog()),
-            tool: Arc::clone(&tool),
-            run: Arc::new(run),
-            permit: Some(permit),
-            guard,
-            begun,
-            traceparent: request.traceparent,
-            durable: true,
-        };
         let waits_to_the_end = request.wait.is_none_or(|wait| wait >= tool.timeout);
-        if tool.is_recorded_later() && token.is_none() && waits_to_the_end {
-            dispatch.durable = false;
+        let binds_nothing = checked.token.is_none() && request.idempotency_key.is_none();
+        if tool.is_recorded_later() && binds_nothing && waits_to_the_end {
+            let run = self.new_run(&checked, RunStatus::Pending);
+            let dispatch = self.dispatch(checked, run, permit);
             // Its record is written behind; a client that goes away cancels nothing that was sent.
             return Ok(RunReply::Run(CarryOn::new(dispatch.send_and_record()).await));
         }
-        Box::pin(self.run_durably(dispatch, token, patience)).await
+        Box::pin(self.run_durably(checked, permit)).await
     }
 
     /// Coerces and validates, before anything is charged or anyone is asked.
@@ -215,7 +226,11 @@ impl Engine {
                 .map_or(Ok(Consent::NotNeeded), |_| Err(RunRefusal::ConfirmationMismatch));
         }
         if !access.key().confirms {
-            return Err(RunRefusal::CannotConfirm);
+            return match access.catalog().org.confirmation_fallback {
+                ConfirmationFallback::Refuse => Err(RunRefusal::CannotConfirm),
+                ConfirmationFallback::Approval if request.confirmation.is_none() => Ok(Consent::ByTeammate),
+                ConfirmationFallback::Approval => Err(RunRefusal::ConfirmationMismatch),
+            };
         }
         let arguments_hash = canonical::sha256_hex(&arguments.value);
         let binding = Binding {
@@ -264,21 +279,12 @@ impl Engine {
         })
     }
 
-    fn new_run(
-        &self,
-        access: &AgentAccess,
-        tool: &CatalogTool,
-        arguments: ValidArguments,
-        request: &RunRequest,
-        status: RunStatus,
-    ) -> Run {
+    pub(super) fn new_run(&self, checked: &Checked<'_>, status: RunStatus) -> Run {
+        let Checked { access, tool, request, arguments, .. } = checked;
         let now = self.clock().now();
-        // A run that is answered in its own exchange is open no longer than that exchange can last: whatever is open
-        // beyond was cut off by a crash.
         let lifetime = match status {
             RunStatus::AwaitingApproval => Duration::from_millis(access.catalog().limits.approval_ttl_ms),
-            _ if tool.stays_pending() => tool.pending_ttl,
-            _ => tool.timeout + CRASH_GRACE,
+            _ => lifetime_once_sent(tool),
         };
         let intent = RunIntent {
             id: RunId::from_uuid(self.clock().new_uuid()),
@@ -293,9 +299,10 @@ impl Engine {
             tool_hash: tool.spec.hash.clone(),
             request_id: request.request_id.clone(),
             caller: request.caller.clone(),
-            conversation: request.conversation.clone(),
-            arguments_sent: arguments.sent,
-            arguments_coerced: arguments.coerced,
+            keyed: request.idempotency_key.is_some(),
+            context: request.context.clone(),
+            arguments_sent: arguments.sent.clone(),
+            arguments_coerced: arguments.coerced.clone(),
             created_at: now,
             expires_at: Some(now.plus(lifetime)),
         };
@@ -305,25 +312,55 @@ impl Engine {
             outcome: RunOutcome::bare(status, started),
             provider_correlation_id: None,
             withheld_result: None,
+            operation_id: None,
             attempts: Vec::new(),
             updated_at: now,
             finished_at: None,
         }
     }
 
+    fn dispatch(&self, checked: Checked<'_>, run: Run, permit: GatePermit) -> Dispatch {
+        Dispatch {
+            engine: self.clone(),
+            org: checked.access.org().clone(),
+            catalog: Arc::clone(checked.access.catalog()),
+            tool: Arc::clone(checked.tool),
+            run: Arc::new(run),
+            operation: None,
+            approval: ApprovalMark::None,
+            permit: Some(permit),
+            _guard: checked.guard,
+            begun: checked.begun,
+            traceparent: checked.request.traceparent.clone(),
+            durable: false,
+        }
+    }
+
     /// Holds a run for a person: durable, nothing sent.
-    async fn hold(&self, held: Held, token: Option<TokenUse>, patience: Patience) -> Result<RunReply, RunRefusal> {
-        let waiting = held.guard.clone();
+    async fn hold(&self, mut checked: Checked<'_>, by_teammate: bool) -> Result<RunReply, RunRefusal> {
+        let waiting = checked.guard.clone();
+        let patience = patience_with_people(checked.request, checked.begun);
+        let run = Arc::new(self.new_run(&checked, RunStatus::AwaitingApproval));
+        let approval = self.new_approval(&checked, &run, by_teammate);
+        let admission = Admission {
+            token: checked.token.take(),
+            reservation: self.reservation(&checked),
+            operation: None,
+            approval: Some(approval.clone()),
+        };
         let (admitted, answer) = oneshot::channel();
-        let engine = self.clone();
+        let (engine, org, guard) = (self.clone(), checked.access.org().clone(), checked.guard);
         tokio::spawn(async move {
-            let Held { org, run, guard } = held;
             // Nobody waits any more when the client has gone; the run is held all the same.
-            let ended = engine.admit(&org, &run, token).await;
-            if let Ok(Admitted::New(_)) = ended {
+            let ended = engine.admit(&org, &run, admission).await;
+            let is_new = matches!(ended, Ok(Admitted::New(_)));
+            if is_new {
                 engine.count_status_of(&org.catalog().org.slug, &run);
             }
             let _ = admitted.send(ended);
+            if is_new {
+                engine.ask_reviewer(&org, &run, &approval).await;
+            }
             drop(guard);
         });
         self.answer_admitted(answer, patience, waiting).await
@@ -331,19 +368,23 @@ impl Engine {
 
     /// Intent first, then the send, both in a task of their own: a client that goes away cancels nothing, and no run is
     /// left between its record and its sending.
-    async fn run_durably(
-        &self,
-        dispatch: Dispatch,
-        token: Option<TokenUse>,
-        patience: Patience,
-    ) -> Result<RunReply, RunRefusal> {
-        let waiting = dispatch.guard.clone();
+    async fn run_durably(&self, mut checked: Checked<'_>, permit: GatePermit) -> Result<RunReply, RunRefusal> {
+        let waiting = checked.guard.clone();
+        let patience = patience(checked.tool, checked.request, checked.begun);
+        let reservation = self.reservation(&checked);
+        let token = checked.token.take();
+        let run = self.new_run(&checked, RunStatus::Pending);
+        let mut dispatch = self.dispatch(checked, run, permit);
+        dispatch.durable = true;
+        dispatch.prepare_operation();
+        let operation = dispatch.operation.as_deref().cloned();
+        let admission = Admission { token, reservation, operation, approval: None };
         let (admitted, answer) = oneshot::channel();
         let engine = self.clone();
         tokio::spawn(async move {
             // From before its record until after its outcome the run's time is not over on this node.
             let _here = engine.0.in_flight.dispatch(dispatch.run.intent.id);
-            let outcome = engine.admit(&dispatch.org, &dispatch.run, token).await;
+            let outcome = engine.admit(&dispatch.org, &dispatch.run, admission).await;
             let is_new = matches!(outcome, Ok(Admitted::New(_)));
             let _ = admitted.send(outcome);
             if is_new {
@@ -362,17 +403,18 @@ impl Engine {
     ) -> Result<RunReply, RunRefusal> {
         // The task sends before it ends, unless it panics.
         let admitted = admitted.await.map_err(|_| RunRefusal::Overloaded)??;
-        let run = match admitted {
-            Admitted::New(waiter) => self.await_run(waiter, patience).await,
-            Admitted::Before(run) => run,
+        let reply = match admitted {
+            Admitted::New(waiter) => RunReply::Run(self.await_run(waiter, patience).await),
+            Admitted::Before(run) => RunReply::Run(self.await_known(run, patience).await?),
+            Admitted::Twin(run) => RunReply::Replay(self.await_known(run, patience).await?),
         };
         drop(waiting);
-        Ok(RunReply::Run(run))
+        Ok(reply)
     }
 }
 
-/// Time between a run's deadline and the moment at which an open record of it can only be the trace of a crash.
-const CRASH_GRACE: Duration = Duration::from_secs(5);
+/// Time between a call's deadline and the moment at which an open record of it can only be the trace of a crash.
+pub(super) const INTERRUPTED_AFTER: Duration = Duration::from_secs(5);
 
 /// The look-up touches what this key may see and nothing else, so every unknown name fails alike.
 fn resolve(access: &AgentAccess, name: &str) -> Result<Arc<CatalogTool>, RunRefusal> {
@@ -380,17 +422,29 @@ fn resolve(access: &AgentAccess, name: &str) -> Result<Arc<CatalogTool>, RunRefu
     visible.resolve(name).cloned().ok_or(RunRefusal::UnknownTool)
 }
 
-fn patience(tool: &CatalogTool, request: &RunRequest, begun: Instant) -> Patience {
+/// How long a run that was sent may stay open. One that is answered in its own exchange is open no longer than that
+/// exchange can last: whatever is open beyond was cut off by a crash.
+pub(super) fn lifetime_once_sent(tool: &CatalogTool) -> Duration {
+    if tool.stays_pending() { tool.pending_ttl } else { tool.timeout + INTERRUPTED_AFTER }
+}
+
+pub(super) fn patience(tool: &CatalogTool, request: &RunRequest, begun: Instant) -> Patience {
+    if tool.risk.is_some_and(|risk| risk.needs_approval()) {
+        return patience_with_people(request, begun);
+    }
     let whole_exchange = tool.timeout + RECORDING_SLACK;
     let wait = request.wait.map(|wait| wait.min(MAX_WAIT));
-    if tool.risk.is_some_and(|risk| risk.needs_approval()) {
-        return Patience { until: begun + wait.unwrap_or_default(), for_final: wait.is_some() };
-    }
     if tool.answers_at_once() {
         return Patience { until: begun + wait.map_or(whole_exchange, |w| w.min(whole_exchange)), for_final: true };
     }
     // A topology acknowledges in the exchange; its payload is waited for only when the agent says so.
     Patience { until: begun + wait.unwrap_or(whole_exchange), for_final: wait.is_some() }
+}
+
+/// A person's time to think is not the provider's time to answer.
+fn patience_with_people(request: &RunRequest, begun: Instant) -> Patience {
+    let wait = request.wait.map_or(WAIT_FOR_PEOPLE, |wait| wait.min(MAX_WAIT));
+    Patience { until: begun + wait, for_final: true }
 }
 
 /// What a person is asked, of the coerced arguments that would be sent.

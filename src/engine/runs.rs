@@ -3,11 +3,13 @@
 use super::Engine;
 use super::access::AgentAccess;
 use super::actors::org_handle::{OrgHandle, TurnFault};
+use super::idempotency::same_call;
 use super::org::Waiter;
 use super::ports::StoreError;
 use super::run::RunRefusal;
 use super::settings::MAX_WAIT;
-use super::store_port::{ChangedRun, InsertedRun, RunChange, TokenUse};
+use super::store_port::{Admission, ChangedRun, InsertedRun, RunChange};
+use crate::domain::approval::{ApprovalEnd, ApprovalState};
 use crate::domain::ids::{OrgId, RunId};
 use crate::domain::run::{Run, RunOutcome, RunStatus};
 use crate::domain::tool::{Dialect, ToolKind};
@@ -23,14 +25,19 @@ pub(super) struct Patience {
     pub(super) for_final: bool,
 }
 
+/// A run that is to be cancelled is looked at so often: it goes on twice at most.
+const MAX_LOOKS: usize = 3;
+
 /// How soon a full mailbox is asked again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What admitting a run found.
 pub(super) enum Admitted {
     New(Waiter),
-    /// The confirmation token started this run before.
+    /// The confirmation token started this run before, or the call is identical to one that is held.
     Before(Arc<Run>),
+    /// An identical call took the `Idempotency-Key` a moment ago.
+    Twin(Arc<Run>),
 }
 
 /// Why a run cannot be shown or cancelled.
@@ -51,7 +58,7 @@ impl Engine {
         &self,
         org: &OrgHandle,
         run: &Arc<Run>,
-        token: Option<TokenUse>,
+        admission: Admission,
     ) -> Result<Admitted, RunRefusal> {
         let slim = Arc::new(run.slim());
         let waiter = match org.admit(Arc::clone(&slim)).await {
@@ -63,17 +70,37 @@ impl Engine {
                 org.admit(Arc::clone(&slim)).await.map_err(|_| RunRefusal::Overloaded)?
             }
         };
-        let inserted = self.store().insert_run(run, token).await;
+        let wanted = admission.reservation.as_ref().map(|reservation| reservation.content_hash);
+        let inserted = self.store().insert_run(run, admission).await;
         if let Ok(InsertedRun::Inserted) = inserted {
             return Ok(Admitted::New(waiter));
         }
         self.tell_settled(slim).await;
+        let find = |id| async move {
+            let found = self.store().run(run.intent.org_id, id).await?;
+            found.map(Arc::new).ok_or(RunRefusal::Overloaded)
+        };
         match inserted? {
             InsertedRun::Inserted => Ok(Admitted::New(waiter)),
-            InsertedRun::TokenUsed(before) => {
-                let found = self.store().run(run.intent.org_id, before).await?;
-                found.map(|run| Admitted::Before(Arc::new(run))).ok_or(RunRefusal::ConfirmationMismatch)
+            InsertedRun::KeyTaken(reserved) => {
+                let before = same_call(&reserved, wanted.unwrap_or_default())?;
+                Ok(Admitted::Twin(find(before).await?))
             }
+            InsertedRun::TokenUsed(before) | InsertedRun::Attached(before) => Ok(Admitted::Before(find(before).await?)),
+        }
+    }
+
+    /// Waits for a run that somebody else made, as long as there is patience.
+    pub(super) async fn await_known(&self, run: Arc<Run>, patience: Patience) -> Result<Arc<Run>, RunRefusal> {
+        if !run.outcome.status.is_open() {
+            return Ok(run);
+        }
+        let (org_id, id) = (run.intent.org_id, run.intent.id);
+        let org = self.0.registry.get(org_id).await.map_err(|_| RunRefusal::Overloaded)?;
+        match org.watch(id).await {
+            Ok(Some(waiter)) => Ok(self.await_run(waiter, patience).await),
+            // It has just become final, or its actor is elsewhere.
+            Ok(None) | Err(_) => Ok(self.store().run(org_id, id).await?.map_or(run, Arc::new)),
         }
     }
 
@@ -131,12 +158,24 @@ impl Engine {
 
     /// The agent does not want the run any more. What can be given up is cancelled; anything else stays as it is.
     pub async fn cancel_run(&self, access: &AgentAccess, id: RunId) -> Result<Arc<Run>, RunLookupFault> {
-        let run = self.own_run(access, id).await?;
-        if !can_be_given_up(&run) {
-            return Ok(run);
+        let mut run = self.own_run(access, id).await?;
+        // Between a look and its end it may have gone on: from held to approved, from approved to sent.
+        for _ in 0..MAX_LOOKS {
+            if !can_be_given_up(&run) {
+                break;
+            }
+            let outcome = RunOutcome::ended(RunStatus::Cancelled, run.outcome.started, "cancelled_by_agent");
+            // A person who is being asked about it sees why it is closed.
+            let is_held = run.outcome.status == RunStatus::AwaitingApproval;
+            let approval = is_held.then(|| ApprovalEnd {
+                state: ApprovalState::Denied,
+                decided_by: None,
+                note: Some("cancelled".to_owned()),
+            });
+            let ended = self.end_run(access.key().org_id, id, outcome, approval).await;
+            run = ended.map_err(RunLookupFault::Store)?;
         }
-        let outcome = RunOutcome::ended(RunStatus::Cancelled, run.outcome.started, "cancelled_by_agent");
-        self.end_run(access.key().org_id, id, outcome).await.map_err(RunLookupFault::Store)
+        Ok(run)
     }
 
     async fn own_run(&self, access: &AgentAccess, id: RunId) -> Result<Arc<Run>, RunLookupFault> {
@@ -150,45 +189,64 @@ impl Engine {
         found.filter(|run| run.intent.agent_key == access.key().id).map(Arc::new).ok_or(RunLookupFault::NotFound)
     }
 
-    /// Ends an open run and wakes whoever waits; a final one is answered unchanged.
-    pub(super) async fn end_run(&self, org: OrgId, id: RunId, outcome: RunOutcome) -> Result<Arc<Run>, StoreError> {
+    /// Ends an open run and wakes whoever waits. One that is final, or went on since somebody decided to end it, is
+    /// answered as it is.
+    pub(super) async fn end_run(
+        &self,
+        org: OrgId,
+        id: RunId,
+        outcome: RunOutcome,
+        approval: Option<ApprovalEnd>,
+    ) -> Result<Arc<Run>, StoreError> {
         let at = self.clock().now();
-        let change = RunChange { org_id: org, run_id: id, outcome, withheld_result: None, attempts: Vec::new(), at };
-        match self.store().change_run(&change).await? {
-            ChangedRun::Changed(run) => {
+        let change = RunChange {
+            org_id: org,
+            run_id: id,
+            outcome,
+            withheld_result: None,
+            attempts: Vec::new(),
+            operation: None,
+            approval,
+            at,
+        };
+        match self.store().change_run(&change).await {
+            Ok(ChangedRun::Changed(run)) => {
                 let run = Arc::from(run);
                 self.count_final(&run).await;
                 self.tell_settled(Arc::clone(&run)).await;
                 Ok(run)
             }
-            ChangedRun::WasFinal(run) => Ok(Arc::from(run)),
+            Ok(ChangedRun::WasFinal(run)) => {
+                // Whoever ended it may not have come to tell.
+                let run: Arc<Run> = Arc::from(run);
+                self.tell_settled(Arc::clone(&run)).await;
+                Ok(run)
+            }
+            Err(StoreError::Stale) => self.store().run(org, id).await?.map(Arc::new).ok_or(StoreError::NotFound),
+            Err(error) => Err(error),
         }
     }
 
-    /// Wakes whoever waits for a run that is final now. Nobody waits where no actor lives. A full mailbox is asked again:
-    /// there are no more of these than runs were admitted, and a run that is not told of stays open in the actor.
+    /// Wakes whoever waits for a run that is final now. Nobody waits where no actor lives.
     pub(super) async fn tell_settled(&self, run: Arc<Run>) {
-        let Some(org) = self.0.registry.live(run.intent.org_id) else { return };
-        if org.settled(Arc::clone(&run)).await == Err(TurnFault::Overloaded) {
-            tokio::spawn(async move {
-                while org.settled(Arc::clone(&run)).await == Err(TurnFault::Overloaded) {
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
-                }
-            });
+        if let Some(org) = self.0.registry.live(run.intent.org_id) {
+            tell(org, run, News::Settled).await;
         }
     }
 
-    /// Tells that a provider accepted a run, likewise.
+    /// Tells that a provider accepted a run, or that what became of it is being looked for.
     pub(super) async fn tell_accepted(&self, org: OrgHandle, run: Arc<Run>) {
-        if run.outcome.status.is_open() {
+        // One whose receipt is looked for is counted by what it ends as: most of them end well.
+        if run.outcome.status.is_open() && run.outcome.status != RunStatus::Inspecting {
             self.count_status_of(&org.catalog().org.slug, &run);
         }
-        if org.accepted(Arc::clone(&run)).await == Err(TurnFault::Overloaded) {
-            tokio::spawn(async move {
-                while org.accepted(Arc::clone(&run)).await == Err(TurnFault::Overloaded) {
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
-                }
-            });
+        tell(org, run, News::Accepted).await;
+    }
+
+    /// Tells that a held run was approved and goes on.
+    pub(super) async fn tell_released(&self, run: Arc<Run>) {
+        if let Some(org) = self.0.registry.live(run.intent.org_id) {
+            tell(org, run, News::Released).await;
         }
     }
 
@@ -205,10 +263,41 @@ impl Engine {
     }
 }
 
+/// What an actor is told of a run.
+#[derive(Clone, Copy)]
+enum News {
+    Accepted,
+    Released,
+    Settled,
+}
+
+/// Tells an actor of a run. A full mailbox is asked again: there are no more of these than runs were admitted, and a run
+/// that is not told of stays open in the actor.
+async fn tell(org: OrgHandle, run: Arc<Run>, news: News) {
+    if told(&org, &run, news).await == Err(TurnFault::Overloaded) {
+        tokio::spawn(async move {
+            while told(&org, &run, news).await == Err(TurnFault::Overloaded) {
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+        });
+    }
+}
+
+async fn told(org: &OrgHandle, run: &Arc<Run>, news: News) -> Result<(), TurnFault> {
+    let run = Arc::clone(run);
+    match news {
+        News::Accepted => org.accepted(run).await,
+        News::Released => org.released(run).await,
+        News::Settled => org.settled(run).await,
+    }
+}
+
 /// Nothing was sent yet, or only a query is waited for.
 fn can_be_given_up(run: &Run) -> bool {
     match run.outcome.status {
         RunStatus::AwaitingApproval => true,
+        // Approved, and not sent yet.
+        RunStatus::Pending if !run.outcome.started => true,
         RunStatus::Pending => is_topology_query(run),
         RunStatus::Started
         | RunStatus::Completed
@@ -216,6 +305,7 @@ fn can_be_given_up(run: &Run) -> bool {
         | RunStatus::Denied
         | RunStatus::Expired
         | RunStatus::Cancelled
+        | RunStatus::Inspecting
         | RunStatus::Uncertain => false,
     }
 }
@@ -224,6 +314,6 @@ fn can_be_given_up(run: &Run) -> bool {
 pub(super) fn is_topology_query(run: &Run) -> bool {
     match run.intent.dialect {
         Dialect::Topology => run.intent.kind == ToolKind::Query,
-        Dialect::Median => false,
+        Dialect::AgentProvider | Dialect::Median => false,
     }
 }

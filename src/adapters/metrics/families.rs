@@ -31,6 +31,7 @@ pub(super) enum CounterFamily {
 pub(super) enum GaugeFamily {
     PendingRuns,
     Approvals,
+    Operations,
 }
 
 /// Every family of toolgate.
@@ -126,13 +127,14 @@ impl Families {
         match family {
             GaugeFamily::PendingRuns => &self.pending_runs,
             GaugeFamily::Approvals => &self.approvals,
+            GaugeFamily::Operations => &self.operations,
         }
     }
 
     pub(super) fn gauge_labels<'a>(family: GaugeFamily, org: &'a str, state: &'a str) -> Vec<&'a str> {
         match family {
             GaugeFamily::PendingRuns => vec![org],
-            GaugeFamily::Approvals => vec![org, state],
+            GaugeFamily::Approvals | GaugeFamily::Operations => vec![org, state],
         }
     }
 

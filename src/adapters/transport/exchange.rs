@@ -16,6 +16,9 @@ pub(super) type Message = Request<Full<Bytes>>;
 
 pub(super) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("toolgate/", env!("CARGO_PKG_VERSION")));
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Longest entity tag that is kept, in bytes.
+const MAX_ETAG: usize = 256;
+
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
 /// Writes down a provider's request: `Host`, what every request has, and the request's own headers, nothing else.
@@ -104,11 +107,20 @@ pub(super) async fn read_answer(
     if encodings.iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(TransportFault::Malformed);
     }
+    let etag = entity_tag(&head.headers);
     let body = read_body(body, max_bytes).await.map_err(|error| match error {
         BodyError::TooLarge => TransportFault::TooLarge,
         BodyError::Broken(error) => fault_of(&error),
     })?;
-    Ok(InboundAnswer { status: head.status.as_u16(), body })
+    Ok(InboundAnswer { status: head.status.as_u16(), etag, body })
+}
+
+/// The entity tag of an answer, when it is one that can be sent back: quoted, visible and of a sane length.
+fn entity_tag(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::ETAG)?.to_str().ok()?;
+    let opaque = text.strip_prefix("W/").unwrap_or(text);
+    let inner = opaque.strip_prefix('"')?.strip_suffix('"')?;
+    (text.len() <= MAX_ETAG && inner.bytes().all(|b| b.is_ascii_graphic() && b != b'"')).then(|| text.to_owned())
 }
 
 /// Why a body was not read to its end.

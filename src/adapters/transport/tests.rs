@@ -150,7 +150,7 @@ async fn send_as(
 }
 
 fn answer(status: u16, body: impl Into<Bytes>) -> Result<InboundAnswer, TransportError> {
-    Ok(InboundAnswer { status, body: body.into() })
+    Ok(InboundAnswer { status, etag: None, body: body.into() })
 }
 
 fn error(kind: TransportFault, bytes_sent: bool) -> Result<InboundAnswer, TransportError> {

@@ -1,5 +1,7 @@
 //! The shell around an organization's pure state: takes turns, carries out their effects, stops when a turn panics.
 
+use crate::domain::approval::ApprovalState;
+use crate::domain::operation::OperationState;
 use crate::engine::org::{Effect, OrgState};
 use crate::engine::ports::Metrics;
 use actix::{Actor, ActorContext, Context, Handler, Message};
@@ -96,9 +98,11 @@ impl OrgActor {
             Effect::Wake(waiters, progress) => {
                 waiters.send_replace(progress);
             }
-            Effect::Gauges { pending, held } => {
-                self.metrics.pending_runs(&self.slug, pending);
-                self.metrics.approvals(&self.slug, "open", held);
+            Effect::Gauges(open) => {
+                self.metrics.pending_runs(&self.slug, open.pending);
+                self.metrics.approvals(&self.slug, ApprovalState::Open.as_str(), open.held);
+                self.metrics.operations(&self.slug, OperationState::Sent.as_str(), open.sent);
+                self.metrics.operations(&self.slug, OperationState::Uncertain.as_str(), open.uncertain);
             }
         }
     }

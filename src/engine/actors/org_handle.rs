@@ -98,6 +98,11 @@ impl OrgHandle {
         self.ask(move |state| ((), state.accepted(run))).await
     }
 
+    /// A held run was approved and goes on.
+    pub async fn released(&self, run: Arc<Run>) -> Result<(), TurnFault> {
+        self.ask(move |state| ((), state.released(run))).await
+    }
+
     /// A run is final in the store: whoever waits is woken.
     pub async fn settled(&self, run: Arc<Run>) -> Result<(), TurnFault> {
         self.ask(move |state| ((), state.settled(run))).await
@@ -134,6 +139,11 @@ impl OrgHandle {
     /// Whether the breaker of an endpoint lets calls through freely.
     pub fn is_healthy(&self, endpoint: EndpointId) -> bool {
         self.0.gates.get(&endpoint).is_none_or(|gate| gate.is_healthy())
+    }
+
+    /// The gate of an endpoint that has been called or synced.
+    pub fn gate(&self, endpoint: EndpointId) -> Option<Arc<EndpointGate>> {
+        self.0.gates.get(&endpoint).map(|gate| Arc::clone(&gate))
     }
 
     pub(super) fn gates(&self) -> &DashMap<EndpointId, Arc<EndpointGate>> {

@@ -9,8 +9,8 @@ use crate::domain::group::Group;
 use crate::domain::ids::{AuditId, EndpointId, GroupId, KeyId, OrgId, RunId};
 use crate::domain::json::JsonText;
 use crate::domain::key::{self, WorkspaceKey};
-use crate::domain::org::{LimitOverrides, Org, OrgState, Retention};
-use crate::domain::run::{Run, RunIntent, RunOutcome, RunStatus};
+use crate::domain::org::{ConfirmationFallback, LimitOverrides, Org, OrgState, Retention};
+use crate::domain::run::{CallContext, Run, RunIntent, RunOutcome, RunStatus};
 use crate::domain::tool::{Dialect, ToolKind};
 use crate::engine::ports::{Clock, Store};
 use crate::engine::settings::EngineSettings;
@@ -54,6 +54,9 @@ impl World {
             tenant_limits: LimitOverrides::default(),
             egress_allow: Vec::new(),
             retention: Retention::default(),
+            reviewer: None,
+            webhook: None,
+            confirmation_fallback: ConfirmationFallback::default(),
             version: 1,
             created_at: at,
             updated_at: at,
@@ -88,6 +91,7 @@ impl World {
             object: String::new(),
             changes: JsonText::of(&serde_json::json!({})),
             from: String::new(),
+            write: None,
         };
         self.store.create_org(&org, &group, &key, key::hash(slug), audit).await.expect("stored");
         id
@@ -108,7 +112,8 @@ impl World {
             tool_hash: String::new(),
             request_id: None,
             caller: None,
-            conversation: None,
+            keyed: false,
+            context: CallContext::default(),
             arguments_sent: JsonText::of(&serde_json::json!({})),
             arguments_coerced: None,
             created_at: at,
@@ -120,6 +125,7 @@ impl World {
             outcome,
             provider_correlation_id: None,
             withheld_result: None,
+            operation_id: None,
             attempts: Vec::new(),
             updated_at: at,
             finished_at: None,
@@ -139,8 +145,12 @@ fn a_panic_restarts_one_organization_and_leaves_the_others_alone() {
         assert_eq!(before.panic().await, Err(TurnFault::Gone));
         assert!(waiter.changed().await.is_err(), "whoever waited is told that the actor is gone");
         let after = world.registry.get(hurt).await.expect("a fresh one starts");
-        assert_eq!(after.summary().await.map(|summary| summary.pending), Ok(0), "from the store, not from the wreck");
-        assert_eq!(other.summary().await.map(|summary| (summary.pending, summary.waited_for)), Ok((1, 1)));
+        assert_eq!(
+            after.summary().await.map(|summary| summary.open.pending),
+            Ok(0),
+            "from the store, not from the wreck"
+        );
+        assert_eq!(other.summary().await.map(|summary| (summary.open.pending, summary.waited_for)), Ok((1, 1)));
         drop(kept);
     });
 }

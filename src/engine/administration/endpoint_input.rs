@@ -14,6 +14,8 @@ pub struct AuthInput {
     pub header: Option<String>,
     /// Header value (topology).
     pub value: Option<Secret>,
+    /// The bearer token (agent-provider).
+    pub bearer: Option<Secret>,
     /// The secret requests are signed with (median).
     pub signing_secret: Option<Secret>,
     /// The key the signing secret is derived from (median).
@@ -48,13 +50,14 @@ const SHORTEST_INTERVAL_S: u64 = 5;
 pub(super) fn endpoint_auth(dialect: Dialect, input: AuthInput) -> AdminResult<EndpointAuth> {
     match dialect {
         Dialect::Topology => topology_auth(input),
+        Dialect::AgentProvider => bearer_auth(input),
         Dialect::Median => median_auth(input),
     }
 }
 
 fn topology_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
     const SHAPE: &str = "a topology endpoint takes {\"header\":\"X-Auth\",\"value\":\"…\"}";
-    if input.signing_secret.is_some() || input.median_key.is_some() {
+    if input.bearer.is_some() || input.signing_secret.is_some() || input.median_key.is_some() {
         return Err(AdminFault::invalid("/auth", SHAPE));
     }
     let value = input.value.ok_or_else(|| AdminFault::invalid("/auth/value", SHAPE))?;
@@ -66,18 +69,35 @@ fn topology_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
     if FORBIDDEN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(AdminFault::invalid("/auth/header", format!("the header {name} belongs to the gateway")));
     }
-    let text = value.reveal();
+    check_header_text("/auth/value", value.reveal())?;
+    Ok(EndpointAuth::Header { name, value })
+}
+
+/// What goes out in a header has to be one that every server reads alike.
+fn check_header_text(pointer: &'static str, text: &str) -> AdminResult<()> {
     let is_visible = text.bytes().all(|b| (0x20..0x7f).contains(&b));
     if text.is_empty() || text.len() > LONGEST_VALUE || !is_visible || text.trim() != text {
-        let message = format!("give 1 to {LONGEST_VALUE} visible ASCII characters");
-        return Err(AdminFault::invalid("/auth/value", message));
+        return Err(AdminFault::invalid(pointer, format!("give 1 to {LONGEST_VALUE} visible ASCII characters")));
     }
-    Ok(EndpointAuth::Header { name, value })
+    Ok(())
+}
+
+fn bearer_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
+    const SHAPE: &str = "an agent-provider endpoint takes {\"bearer\":\"…\"}";
+    let (None, None, None, None) = (&input.header, &input.value, &input.signing_secret, &input.median_key) else {
+        return Err(AdminFault::invalid("/auth", SHAPE));
+    };
+    let token = input.bearer.ok_or_else(|| AdminFault::invalid("/auth/bearer", SHAPE))?;
+    check_header_text("/auth/bearer", token.reveal())?;
+    if token.reveal().contains(' ') {
+        return Err(AdminFault::invalid("/auth/bearer", "give the token alone, without \"Bearer\" or blanks"));
+    }
+    Ok(EndpointAuth::Bearer(token))
 }
 
 fn median_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
     const SHAPE: &str = "a median endpoint takes {\"signing_secret\":\"…\"} or {\"median_key\":\"…\"}";
-    if input.header.is_some() || input.value.is_some() {
+    if input.header.is_some() || input.value.is_some() || input.bearer.is_some() {
         return Err(AdminFault::invalid("/auth", SHAPE));
     }
     let auth = match (input.signing_secret, input.median_key) {
@@ -92,8 +112,9 @@ fn median_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
     Ok(auth)
 }
 
-/// An absolute http(s) URL without user info, query or fragment, written without a trailing slash.
-pub(super) fn base_url(text: &str) -> AdminResult<String> {
+/// An absolute http(s) URL without user info, query or fragment, written without a trailing slash. An agent-provider
+/// lives at its origin, so of its URL nothing else is kept.
+pub(super) fn base_url(dialect: Dialect, text: &str) -> AdminResult<String> {
     let invalid = |message: &str| AdminFault::invalid("/base_url", message);
     if text.len() > LONGEST_URL {
         return Err(invalid("give at most 2048 characters"));
@@ -108,7 +129,29 @@ pub(super) fn base_url(text: &str) -> AdminResult<String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err(invalid("give a URL without query and fragment"));
     }
-    Ok(url.as_str().trim_end_matches('/').to_owned())
+    Ok(match dialect {
+        Dialect::AgentProvider => url.origin().ascii_serialization(),
+        Dialect::Topology | Dialect::Median => url.as_str().trim_end_matches('/').to_owned(),
+    })
+}
+
+/// An absolute http(s) URL without user info and fragment, called exactly as it is written.
+pub(super) fn hook_url(pointer: &str, text: &str) -> AdminResult<String> {
+    let invalid = |message: &str| AdminFault::invalid(pointer, message);
+    if text.len() > LONGEST_URL {
+        return Err(invalid("give at most 2048 characters"));
+    }
+    // What a parser would mend is refused, as this is what is signed for and shown.
+    let is_clean = text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
+    let parsed = Url::parse(text).ok().filter(|_| is_clean);
+    let url = parsed.ok_or_else(|| invalid("give an absolute URL such as https://hooks.example.com/toolgate"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(invalid("give an https URL (http only where the operator allows the address)"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return Err(invalid("give a URL without user info and fragment; requests are signed"));
+    }
+    Ok(text.to_owned())
 }
 
 /// What holds for settings whatever request made them.
@@ -128,12 +171,12 @@ pub(super) fn check_settings(settings: &EndpointSettings) -> AdminResult<()> {
     let inline = settings.inline_manifest.is_some();
     match settings.dialect {
         Dialect::Topology => Ok(()),
-        Dialect::Median if inline => {
+        Dialect::AgentProvider | Dialect::Median if inline => {
             Err(AdminFault::invalid("/manifest", "only a topology may declare its tools inline"))
         }
         Dialect::Median if settings.sync_policy == crate::domain::endpoint::SyncPolicy::Skip => {
             Err(AdminFault::invalid("/sync/policy", "a median manifest is taken whole or refused; give \"reject\""))
         }
-        Dialect::Median => Ok(()),
+        Dialect::AgentProvider | Dialect::Median => Ok(()),
     }
 }

@@ -15,7 +15,8 @@ use crate::domain::tool::{Dialect, PolicyChange};
 use crate::engine::Engine;
 use crate::engine::access::WorkspaceAccess;
 use crate::engine::catalog::{egress_policy, limits_in_force};
-use crate::engine::dispatch::{self, call, signing};
+use crate::engine::dispatch::way::fault_code;
+use crate::engine::dispatch::{self, signing};
 use crate::engine::store_port::{Page, PageRequest, SyncRecord};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Engine {
         let settings = EndpointSettings {
             name: new.name,
             dialect: new.dialect,
-            base_url: base_url(&new.base_url)?,
+            base_url: base_url(new.dialect, &new.base_url)?,
             auth: endpoint_auth(new.dialect, new.auth)?,
             name_prefix: new.name_prefix,
             enabled: true,
@@ -240,8 +241,10 @@ impl Engine {
         let ended = self.store().delete_endpoint(by.org_id(), id, if_match, now, audit).await;
         let ended = self.after_change(by.org_id(), ended).await?;
         for run_id in ended {
-            if let Some(run) = self.store().run(by.org_id(), run_id).await? {
-                self.tell_settled(Arc::new(run)).await;
+            match self.store().run(by.org_id(), run_id).await {
+                Ok(Some(run)) => self.tell_settled(Arc::new(run)).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(run = %run_id, %error, "whoever waits for an ended run was not told"),
             }
         }
         if let Some(org) = self.0.registry.live(by.org_id()) {
@@ -322,7 +325,7 @@ impl Engine {
             }
             Err(error) => {
                 let message = format!("the provider could not be asked: {}", error.kind);
-                Err(AdminFault::Provider { code: call::fault_code(error.kind), message })
+                Err(AdminFault::Provider { code: fault_code(error.kind), message })
             }
         }
     }
@@ -349,7 +352,7 @@ impl Engine {
 const fn takes_callbacks(dialect: Dialect) -> bool {
     match dialect {
         Dialect::Topology => true,
-        Dialect::Median => false,
+        Dialect::AgentProvider | Dialect::Median => false,
     }
 }
 
@@ -362,7 +365,7 @@ fn apply_patch(settings: &mut EndpointSettings, patch: EndpointPatch) -> AdminRe
         settings.name = name;
     }
     if let Some(url) = patch.base_url {
-        settings.base_url = base_url(&url)?;
+        settings.base_url = base_url(settings.dialect, &url)?;
     }
     if let Some(auth) = patch.auth {
         settings.auth = endpoint_auth(settings.dialect, auth)?;

@@ -1,9 +1,11 @@
 //! Administration: what operators and tenants set, list and look up. Every change is audited in the same step.
 
+pub mod approvals;
 mod endpoint_input;
 pub mod endpoints;
 pub mod groups;
 pub mod keys;
+pub mod operations;
 pub mod orgs;
 pub mod records;
 pub mod tools;
@@ -45,6 +47,9 @@ pub enum AdminFault {
         /// What would be right.
         message: String,
     },
+    /// The approval was decided before.
+    #[error("this was decided before")]
+    AlreadyDecided,
     /// The request is about another state of the object than the present one.
     #[error("{0}")]
     Conflict(String),
@@ -188,17 +193,25 @@ fn check_slug(pointer: &str, name: &str) -> AdminResult<()> {
 }
 
 /// Who an audit entry names.
-enum By<'a> {
+pub(super) enum By<'a> {
     Operator(&'a OperatorAccess),
     Workspace(&'a WorkspaceAccess),
 }
 
 impl Engine {
-    fn audit(&self, by: &By<'_>, org_id: OrgId, action: &str, object: String, changes: &Value) -> AuditEntry {
-        let (kind, id, name, from) = match by {
-            By::Operator(access) => ("operator", String::new(), "operator".to_owned(), access.from()),
+    pub(super) fn audit(
+        &self,
+        by: &By<'_>,
+        org_id: OrgId,
+        action: &str,
+        object: String,
+        changes: &Value,
+    ) -> AuditEntry {
+        let (kind, id, name, from, write) = match by {
+            By::Operator(access) => ("operator", String::new(), "operator".to_owned(), access.from(), access.write()),
             By::Workspace(access) => {
-                ("workspace_key", access.key().id.to_string(), access.key().name.clone(), access.from())
+                let key = access.key();
+                ("workspace_key", key.id.to_string(), key.name.clone(), access.from(), access.write())
             }
         };
         AuditEntry {
@@ -212,6 +225,7 @@ impl Engine {
             object,
             changes: JsonText::of(changes),
             from: from.to_owned(),
+            write: write.cloned(),
         }
     }
 

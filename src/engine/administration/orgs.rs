@@ -1,5 +1,6 @@
 //! Organizations: the operator's side, and what a tenant sets of its own.
 
+use super::endpoint_input::hook_url;
 use super::{
     AdminFault, AdminResult, By, LimitChanges, MAX_EDITS, apply_limits, check_display_name, check_slug, check_version,
     is_overtaken, limit_changes_json,
@@ -9,12 +10,13 @@ use crate::domain::endpoint::Endpoint;
 use crate::domain::group::{Effect, Group, Rule};
 use crate::domain::ids::{GroupId, OrgId};
 use crate::domain::key::{self, WorkspaceKey};
-use crate::domain::org::{LimitOverrides, Limits, Org, OrgState};
+use crate::domain::org::{ConfirmationFallback, Hook, LimitOverrides, Limits, Org, OrgState};
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
 use crate::engine::Engine;
 use crate::engine::access::{OperatorAccess, WorkspaceAccess};
 use crate::engine::catalog::limits_in_force;
+use crate::engine::dispatch::signing::mint_webhook_secret;
 use crate::engine::store_port::{Page, PageRequest, StoreError, StoreStatus, UsageRow};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
@@ -53,6 +55,12 @@ pub struct OwnOrgPatch {
     pub run_retention_h: Change<u64>,
     /// Hours a run's arguments and results are kept.
     pub result_retention_h: Change<u64>,
+    /// URL of the reviewer; setting it mints a new secret.
+    pub reviewer: Change<String>,
+    /// URL of the result webhook; setting it mints a new secret.
+    pub webhook: Change<String>,
+    /// What stands in for a confirmation nobody can give.
+    pub confirmation_fallback: Option<ConfirmationFallback>,
 }
 
 /// What this node says about itself.
@@ -89,6 +97,9 @@ impl Engine {
             tenant_limits: LimitOverrides::default(),
             egress_allow: Vec::new(),
             retention: self.settings().retention.clone(),
+            reviewer: None,
+            webhook: None,
+            confirmation_fallback: ConfirmationFallback::default(),
             version: 1,
             created_at: now,
             updated_at: now,
@@ -229,6 +240,11 @@ impl Engine {
         let run_h = retention("run_retention_h", &patch.run_retention_h, defaults.run_retention_h, &mut changes)?;
         let result_h =
             retention("result_retention_h", &patch.result_retention_h, defaults.result_retention_h, &mut changes)?;
+        let reviewer = self.hook("reviewer", &patch.reviewer, &mut changes)?;
+        let webhook = self.hook("webhook", &patch.webhook, &mut changes)?;
+        if let Some(fallback) = patch.confirmation_fallback {
+            changes.insert("confirmation_fallback".to_owned(), json!(fallback.as_str()));
+        }
         let edited = self
             .edit_org(&By::Workspace(by), by.org_id(), if_match, Value::Object(changes), |org| {
                 org.retention.run_retention_h = run_h.unwrap_or(org.retention.run_retention_h);
@@ -237,11 +253,29 @@ impl Engine {
                     let message = "results cannot be kept longer than their runs (run_retention_h)";
                     return Err(AdminFault::invalid("/result_retention_h", message));
                 }
+                reviewer.clone().apply(&mut org.reviewer);
+                webhook.clone().apply(&mut org.webhook);
+                org.confirmation_fallback = patch.confirmation_fallback.unwrap_or(org.confirmation_fallback);
                 apply_limits(&mut org.tenant_limits, &patch.limits)
             })
             .await?;
         let limits = limits_in_force(&edited, self.settings());
         Ok((edited, limits))
+    }
+
+    /// A hook with a secret of its own, whoever had the address before.
+    fn hook(&self, name: &str, url: &Change<String>, changes: &mut Map<String, Value>) -> AdminResult<Change<Hook>> {
+        let (change, shown) = match url {
+            Change::Keep => return Ok(Change::Keep),
+            Change::Clear => (Change::Clear, Value::Null),
+            Change::Set(url) => {
+                let url = hook_url(&format!("/{name}/url"), url)?;
+                let shown = json!({ "url": url });
+                (Change::Set(Hook { url, secret: mint_webhook_secret(self.random_bytes()) }), shown)
+            }
+        };
+        changes.insert(name.to_owned(), shown);
+        Ok(change)
     }
 
     async fn edit_org(

@@ -1,11 +1,12 @@
 //! One call to a provider: sent once, its answer read, its outcome recorded, whoever still waits for it.
 
 use super::gate::GatePermit;
+use super::plan::Plan;
 use super::sign_if_wanted;
-use crate::dialects::{self, ApprovalMark, Call, CallAnswer, OutboundRequest};
-use crate::domain::endpoint::EndpointState;
-use crate::domain::error_code::ErrorCode;
+use super::way::{Way, fault_code, is_connect_fault};
+use crate::dialects::{self, AnswerContext, ApprovalMark, CallAnswer, InboundAnswer, OutboundRequest, agent_provider};
 use crate::domain::ids::RunId;
+use crate::domain::operation::{Operation, OperationEvent, OperationProgress, OperationVerdict};
 use crate::domain::risk::Risk;
 use crate::domain::run::{Attempt, Run, RunOutcome, RunStatus};
 use crate::domain::tool::{Dialect, ToolKind};
@@ -13,7 +14,9 @@ use crate::engine::Engine;
 use crate::engine::actors::org_handle::OrgHandle;
 use crate::engine::catalog::{Catalog, CatalogTool};
 use crate::engine::in_flight::InFlightGuard;
+use crate::engine::operation::OperationRecord;
 use crate::engine::ports::{RunTimes, StoreError, TransportError, TransportFault};
+use crate::engine::run::lifetime_once_sent;
 use crate::engine::store_port::{ChangedRun, RunChange};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,10 +30,14 @@ pub(in crate::engine) struct Dispatch {
     pub(in crate::engine) catalog: Arc<Catalog>,
     pub(in crate::engine) tool: Arc<CatalogTool>,
     pub(in crate::engine) run: Arc<Run>,
+    /// What is sent, where the provider keeps receipts of it.
+    pub(in crate::engine) operation: Option<Box<Operation>>,
+    /// The yes a person gave.
+    pub(in crate::engine) approval: ApprovalMark,
     /// Given back as soon as the exchange is over: a slow store takes no provider's slots.
     pub(in crate::engine) permit: Option<GatePermit>,
     /// Held until the outcome is recorded.
-    pub(in crate::engine) guard: InFlightGuard,
+    pub(in crate::engine) _guard: InFlightGuard,
     /// When the agent's request came in.
     pub(in crate::engine) begun: Instant,
     pub(in crate::engine) traceparent: Option<String>,
@@ -41,75 +48,124 @@ pub(in crate::engine) struct Dispatch {
 /// Pauses between attempts to record an outcome; after the last one the run is left to its expiry.
 const RECORD_AGAIN_AFTER_MS: [u64; 6] = [50, 200, 1_000, 3_000, 10_000, 30_000];
 
+/// A call is repeated at most so often, where it may be at all.
+const MAX_REPEATS: u32 = 2;
+
+/// What an exchange brought.
+pub(in crate::engine) struct Exchanged {
+    pub(in crate::engine) answer: CallAnswer,
+    pub(in crate::engine) attempts: Vec<Attempt>,
+}
+
 impl Dispatch {
     /// Sends the call, reads the answer and records it. Answers the run as it stands then.
     pub(in crate::engine) async fn send_and_record(mut self) -> Arc<Run> {
         let sent_at = Instant::now();
-        let (answer, attempt) = self.exchange().await;
+        let exchanged = self.exchange().await;
         let provider = sent_at.elapsed();
-        let run = self.record(answer, attempt).await;
+        let run = self.record(exchanged).await;
         let gateway = self.begun.elapsed().saturating_sub(provider);
         let dialect = self.tool.endpoint.settings.dialect.as_str();
         self.engine.metrics().run_times(dialect, RunTimes { gateway, provider });
         run
     }
 
-    async fn exchange(&mut self) -> (CallAnswer, Attempt) {
-        let request = self.encode();
-        let (at, begun) = (self.engine.clock().now(), Instant::now());
-        let limit = self.engine.settings().provider_response_bytes;
-        let transport = &self.engine.0.ports.transport;
-        let result = transport.send(&request, &self.catalog.egress, limit, begun + self.tool.timeout).await;
-        let (outcome, healthy) = match &result {
-            Ok(answer) => (http_outcome(answer.status), Some(answer.status < 500)),
-            Err(error) => (error.kind.as_str(), healthy_despite(error.kind)),
-        };
-        self.leave_gate(healthy);
-        let endpoint = &self.tool.endpoint;
-        self.engine.metrics().provider_request(&self.catalog.org.slug, &endpoint.settings.name, outcome);
-        let attempt = Attempt {
-            at,
-            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            outcome: outcome.to_owned(),
-            http_status: result.as_ref().ok().map(|answer| answer.status),
-        };
-        let answer = match result {
-            Ok(answer) => dialects::decode_answer(endpoint.settings.dialect, &self.tool.spec, &answer),
-            Err(error) => self.without_answer(&error),
-        };
-        (answer, attempt)
+    /// Records that the call was given up before anything of it was sent.
+    pub(in crate::engine) async fn record_unsent(mut self, outcome: RunOutcome) -> Arc<Run> {
+        self.record(Exchanged { answer: CallAnswer::Settled(outcome), attempts: Vec::new() }).await
     }
 
-    /// Reports to the breaker and frees the slot; a breaker that opens or closes is shown.
-    fn leave_gate(&mut self, healthy: Option<bool>) {
-        let (Some(permit), Some(healthy)) = (self.permit.take(), healthy) else { return };
-        if let Some(closed) = permit.report(self.engine.clock().monotonic(), healthy) {
-            let endpoint = &self.tool.endpoint;
-            let up = closed && endpoint.state() == EndpointState::Connected;
-            self.engine.metrics().endpoint_up(&self.catalog.org.slug, &endpoint.settings.name, up);
+    /// Sends the call, again where that can do no harm, all within its one deadline.
+    async fn exchange(&mut self) -> Exchanged {
+        let deadline = Instant::now() + self.tool.timeout;
+        let mut attempts = Vec::with_capacity(1);
+        loop {
+            let (result, attempt) = self.way().send(&self.encode(), deadline).await;
+            attempts.push(attempt);
+            let repeats = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+            if repeats <= MAX_REPEATS && self.may_repeat(&result) && self.engine.pause(repeats, deadline).await {
+                continue;
+            }
+            if let Some(permit) = self.permit.take() {
+                self.way().leave(permit, &result);
+            }
+            let answer = match result {
+                Ok(answer) => self.read(&answer),
+                Err(error) => self.without_answer(&error),
+            };
+            return Exchanged { answer, attempts };
         }
     }
 
-    fn encode(&mut self) -> OutboundRequest {
-        let (endpoint, intent) = (&self.tool.endpoint, &self.run.intent);
-        // Where the answer comes at once there is no other to be delivered.
-        let at_once = self.tool.answers_at_once();
-        let callback_url = if at_once { String::new() } else { self.engine.callback_url(endpoint.id) };
-        let call = Call {
-            run_id: intent.id,
-            tool: &self.tool.spec,
-            arguments: intent.arguments(),
-            caller: intent.caller.as_deref(),
-            conversation: intent.conversation.as_deref(),
-            callback_url: &callback_url,
-            approval: &ApprovalMark::None,
-        };
-        let mut request = dialects::encode_call(endpoint, &call);
-        if let Some(traceparent) = self.traceparent.take() {
-            request.headers.push((Cow::Borrowed("traceparent"), traceparent));
+    /// A plain read may be repeated where the provider was not reached or not ready; an operation with receipts as long
+    /// as no byte of it has left.
+    fn may_repeat(&self, result: &Result<InboundAnswer, TransportError>) -> bool {
+        match result {
+            Ok(answer) => self.tool.spec.is_plain_read() && matches!(answer.status, 502..=504),
+            Err(error) => {
+                let nothing_left = !error.bytes_sent && is_connect_fault(error.kind);
+                nothing_left && (self.tool.spec.is_plain_read() || self.operation.is_some())
+            }
         }
-        sign_if_wanted(&mut request, &endpoint.settings.auth, self.engine.clock().now());
+    }
+
+    fn read(&self, answer: &InboundAnswer) -> CallAnswer {
+        let context = &self.run.intent.context;
+        let context = AnswerContext {
+            operation: self.operation.as_ref().map(|operation| &operation.intent.mark),
+            repeatable: self.is_repeatable(),
+            locale: context.locale.as_deref(),
+            timezone: context.timezone.as_deref(),
+        };
+        dialects::decode_answer(self.tool.endpoint.settings.dialect, &self.tool.spec, &context, answer)
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way { engine: &self.engine, catalog: &self.catalog, endpoint: &self.tool.endpoint }
+    }
+
+    /// Makes an operation of the call where the provider keeps receipts, as sent: it is stored so before the first byte
+    /// leaves.
+    pub(in crate::engine) fn prepare_operation(&mut self) {
+        let Some(intent) = self.plan().operation_intent() else { return };
+        let now = self.engine.clock().now();
+        let prepared = OperationProgress::prepared(now);
+        let overdue_at = now.plus(lifetime_once_sent(&self.tool));
+        let retention = intent.terms.receipt_retention.unwrap_or_default();
+        let (progress, _) = prepared.after(OperationEvent::Sending { overdue_at }, retention, now);
+        Arc::make_mut(&mut self.run).operation_id = Some(intent.mark.id);
+        self.operation = Some(Box::new(Operation { intent, progress }));
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan {
+            engine: &self.engine,
+            catalog: &self.catalog,
+            tool: &self.tool,
+            run: &self.run,
+            approval: &self.approval,
+            traceparent: self.traceparent.as_deref(),
+        }
+    }
+
+    fn encode(&self) -> OutboundRequest {
+        let settings = &self.tool.endpoint.settings;
+        let mut request = match &self.operation {
+            // What was recorded is what is sent.
+            Some(operation) => agent_provider::encode_operation(settings, &operation.intent),
+            None => self.plan().encode(),
+        };
+        if let Some(traceparent) = &self.traceparent {
+            request.headers.push((Cow::Borrowed("traceparent"), traceparent.clone()));
+        }
+        sign_if_wanted(&mut request, &settings.auth, self.engine.clock().now());
         request
+    }
+
+    /// Whether nobody is harmed when the call is made again: it is of low risk, by its declaration and the tenant's policy,
+    /// and no key promises that it is made once. Only then may it be called failed although that is not known.
+    fn is_repeatable(&self) -> bool {
+        self.tool.risk == Some(Risk::Low) && !self.run.intent.keyed
     }
 
     /// What a call means whose answer never came.
@@ -119,6 +175,9 @@ impl Dispatch {
         if !error.bytes_sent {
             return CallAnswer::Settled(RunOutcome::failed(false, code, message));
         }
+        if self.operation.is_some() {
+            return CallAnswer::Operation(OperationVerdict::Unclear { code, message });
+        }
         let garbled = matches!(error.kind, TransportFault::Malformed | TransportFault::TooLarge);
         let failed = || CallAnswer::Settled(RunOutcome::failed(true, code, message.clone()));
         // Whether it took effect is not known, and it is not sent again.
@@ -127,17 +186,27 @@ impl Dispatch {
             (Dialect::Topology, ToolKind::Query) if garbled => failed(),
             // Our id is registered: the payload still finds its run.
             (Dialect::Topology, ToolKind::Query) => CallAnswer::Settled(RunOutcome::bare(RunStatus::Pending, true)),
-            (Dialect::Topology, ToolKind::Command) => uncertain(),
-            (Dialect::Median, _) if self.tool.spec.risk == Some(Risk::Low) => failed(),
+            (Dialect::Topology | Dialect::AgentProvider, ToolKind::Command) => uncertain(),
+            (Dialect::AgentProvider, ToolKind::Query) => failed(),
+            (Dialect::Median, _) if self.is_repeatable() => failed(),
             (Dialect::Median, _) => uncertain(),
         }
     }
 
-    async fn record(&mut self, answer: CallAnswer, attempt: Attempt) -> Arc<Run> {
+    async fn record(&mut self, Exchanged { answer, attempts }: Exchanged) -> Arc<Run> {
+        if let Some(operation) = self.operation.take() {
+            let record = OperationRecord { org: &self.org, run: &self.run, operation: *operation, attempts };
+            return Box::pin(self.engine.record_answer(record, answer)).await;
+        }
         match answer {
-            CallAnswer::Accepted { correlation_id } => Box::pin(self.record_accepted(&correlation_id, attempt)).await,
-            CallAnswer::Settled(outcome) if self.durable => Box::pin(self.record_settled(outcome, attempt)).await,
-            CallAnswer::Settled(outcome) => self.record_later(outcome, attempt),
+            CallAnswer::Accepted { correlation_id } => {
+                let attempt = attempts.into_iter().next_back().expect("an exchange has at least one attempt");
+                Box::pin(self.record_accepted(&correlation_id, attempt)).await
+            }
+            // Only an operation has a verdict.
+            CallAnswer::Operation(verdict) => Box::pin(self.record_settled(verdict.outcome_so_far(), attempts)).await,
+            CallAnswer::Settled(outcome) if self.durable => Box::pin(self.record_settled(outcome, attempts)).await,
+            CallAnswer::Settled(outcome) => self.record_later(outcome, attempts),
         }
     }
 
@@ -161,7 +230,7 @@ impl Dispatch {
         Arc::new(run)
     }
 
-    async fn record_settled(&self, outcome: RunOutcome, attempt: Attempt) -> Arc<Run> {
+    async fn record_settled(&self, outcome: RunOutcome, attempts: Vec<Attempt>) -> Arc<Run> {
         let intent = &self.run.intent;
         let still_open = outcome.status.is_open();
         let mut change = RunChange {
@@ -169,7 +238,9 @@ impl Dispatch {
             run_id: intent.id,
             outcome,
             withheld_result: None,
-            attempts: vec![attempt],
+            attempts,
+            operation: None,
+            approval: None,
             at: self.engine.clock().now(),
         };
         let recorded = self
@@ -194,16 +265,16 @@ impl Dispatch {
         run
     }
 
-    fn record_later(&mut self, outcome: RunOutcome, attempt: Attempt) -> Arc<Run> {
+    fn record_later(&mut self, outcome: RunOutcome, attempts: Vec<Attempt>) -> Arc<Run> {
         let at = self.engine.clock().now();
         // Nobody else holds the run yet, so it is finished in place.
         let run = Arc::make_mut(&mut self.run);
         run.finished_at = (!outcome.status.is_open()).then_some(at);
         run.outcome = outcome;
-        run.attempts.push(attempt);
+        run.attempts = attempts;
         run.updated_at = at;
         self.engine.count_status_of(&self.catalog.org.slug, &self.run);
-        if !self.engine.store().record_later(Arc::clone(&self.run)) {
+        if !self.engine.store().record_later(Arc::clone(&self.run), self.catalog.org.webhook.is_some()) {
             self.engine.metrics().records_dropped(1);
         }
         Arc::clone(&self.run)
@@ -221,7 +292,8 @@ impl Engine {
             let error = match record().await {
                 Ok(recorded) => return Some(recorded),
                 // Deleted with its organization: nobody is left to record it for.
-                Err(StoreError::NotFound) => return None,
+                // And a step upon one that is not the last is none.
+                Err(StoreError::NotFound | StoreError::Stale) => return None,
                 Err(error) => error,
             };
             let Some(pause) = pauses.next() else {
@@ -240,47 +312,9 @@ fn changed_run(run: &Run, change: RunChange) -> Run {
         outcome: change.outcome,
         provider_correlation_id: run.provider_correlation_id.clone(),
         withheld_result: change.withheld_result,
+        operation_id: run.operation_id,
         attempts: change.attempts,
         updated_at: change.at,
         finished_at,
-    }
-}
-
-/// Whether a fault speaks for or against the provider's health; `None` when it says nothing about it.
-const fn healthy_despite(fault: TransportFault) -> Option<bool> {
-    match fault {
-        TransportFault::BlockedAddress | TransportFault::BadUrl => None,
-        TransportFault::TooLarge => Some(true),
-        TransportFault::Unresolvable
-        | TransportFault::ConnectFailed
-        | TransportFault::ConnectTimeout
-        | TransportFault::Tls
-        | TransportFault::Timeout
-        | TransportFault::Reset
-        | TransportFault::Malformed => Some(false),
-    }
-}
-
-/// The code of an exchange that fails like this.
-pub(in crate::engine) const fn fault_code(fault: TransportFault) -> ErrorCode {
-    match fault {
-        TransportFault::BlockedAddress
-        | TransportFault::BadUrl
-        | TransportFault::Unresolvable
-        | TransportFault::ConnectFailed
-        | TransportFault::ConnectTimeout
-        | TransportFault::Tls => ErrorCode::EndpointUnavailable,
-        TransportFault::Timeout => ErrorCode::ProviderTimeout,
-        TransportFault::Reset => ErrorCode::ProviderError,
-        TransportFault::TooLarge | TransportFault::Malformed => ErrorCode::ProviderProtocolError,
-    }
-}
-
-/// The metrics' word for an answered exchange.
-pub(in crate::engine) const fn http_outcome(status: u16) -> &'static str {
-    match status {
-        0..400 => "ok",
-        400..500 => "http_4xx",
-        _ => "http_5xx",
     }
 }

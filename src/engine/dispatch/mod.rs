@@ -3,12 +3,18 @@
 pub mod breaker;
 pub mod call;
 pub mod gate;
+pub(in crate::engine) mod hook;
+pub(in crate::engine) mod plan;
 pub mod signing;
+pub(in crate::engine) mod way;
 
 use crate::dialects::OutboundRequest;
 use crate::domain::endpoint::EndpointAuth;
 use crate::domain::time::Timestamp;
+use crate::engine::Engine;
 use std::borrow::Cow;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Signs a request that is about to leave, where its dialect signs: the signature holds the time.
 pub(in crate::engine) fn sign_if_wanted(request: &mut OutboundRequest, auth: &EndpointAuth, now: Timestamp) {
@@ -18,5 +24,18 @@ pub(in crate::engine) fn sign_if_wanted(request: &mut OutboundRequest, auth: &En
     if let Some(secret) = signing::median_secret(auth) {
         let signature = signing::median_signature(&secret, now, &request.body);
         request.headers.push((Cow::Borrowed("median-signature"), signature));
+    }
+}
+
+impl Engine {
+    /// A jittered pause before the next attempt; false when the deadline leaves no room for it.
+    pub(in crate::engine) async fn pause(&self, attempt: u32, deadline: Instant) -> bool {
+        let pause = Duration::from_millis(u64::from(100 * attempt) + self.random_below(100 * u64::from(attempt)));
+        let until = Instant::now() + pause;
+        if until >= deadline {
+            return false;
+        }
+        tokio::time::sleep_until(until).await;
+        true
     }
 }

@@ -52,7 +52,7 @@ pub fn median_secret(auth: &EndpointAuth) -> Option<MedianSecret> {
                 .expect("32 bytes are far below the most HKDF gives");
             Some(MedianSecret(derived))
         }
-        EndpointAuth::Header { .. } => None,
+        EndpointAuth::Header { .. } | EndpointAuth::Bearer(_) => None,
     }
 }
 
@@ -101,6 +101,12 @@ pub struct UnusableSecret;
 /// A new webhook secret out of random bytes.
 pub fn mint_webhook_secret(random: [u8; 24]) -> Secret {
     Secret::new(format!("{WEBHOOK_SECRET_PREFIX}{}", STANDARD.encode(random)))
+}
+
+/// Whether a text is a webhook secret as [`mint_webhook_secret`] makes them.
+pub fn is_webhook_secret(text: &str) -> bool {
+    let bytes = text.strip_prefix(WEBHOOK_SECRET_PREFIX).and_then(|key| STANDARD.decode(key).ok());
+    bytes.is_some_and(|bytes| bytes.len() == 24)
 }
 
 /// The value of `webhook-signature` for a webhook of ours.

@@ -28,13 +28,57 @@ pub type Waiter = watch::Receiver<Progress>;
 pub enum Effect {
     /// Tell whoever waits.
     Wake(watch::Sender<Progress>, Progress),
-    /// Publish how many runs are pending and held.
-    Gauges {
-        /// Pending runs.
-        pending: usize,
-        /// Runs awaiting approval.
-        held: usize,
-    },
+    /// Publish how many runs are open, and in which way.
+    Gauges(OpenCounts),
+}
+
+/// How many runs are open, by what they wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenCounts {
+    /// Runs pending.
+    pub pending: usize,
+    /// Of these, operations sent and not answered yet.
+    pub sent: usize,
+    /// Runs awaiting approval.
+    pub held: usize,
+    /// Operations whose outcome is being looked for.
+    pub uncertain: usize,
+}
+
+impl OpenCounts {
+    fn of(run: &Run) -> Self {
+        let mut counts = Self::default();
+        match run.outcome.status {
+            RunStatus::Pending => {
+                counts.pending = 1;
+                counts.sent = usize::from(run.operation_id.is_some());
+            }
+            RunStatus::AwaitingApproval => counts.held = 1,
+            RunStatus::Inspecting => counts.uncertain = 1,
+            RunStatus::Started
+            | RunStatus::Completed
+            | RunStatus::Failed
+            | RunStatus::Denied
+            | RunStatus::Expired
+            | RunStatus::Cancelled
+            | RunStatus::Uncertain => {}
+        }
+        counts
+    }
+
+    const fn add(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.sent += other.sent;
+        self.held += other.held;
+        self.uncertain += other.uncertain;
+    }
+
+    const fn remove(&mut self, other: Self) {
+        self.pending -= other.pending;
+        self.sent -= other.sent;
+        self.held -= other.held;
+        self.uncertain -= other.uncertain;
+    }
 }
 
 #[derive(Debug)]
@@ -48,16 +92,14 @@ struct OpenRun {
 pub struct OrgState {
     open: HashMap<RunId, OpenRun>,
     by_correlation: HashMap<(EndpointId, String), RunId>,
-    held: usize,
+    counts: OpenCounts,
 }
 
 /// What an actor says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrgSummary {
-    /// Runs pending.
-    pub pending: usize,
-    /// Runs awaiting approval.
-    pub held: usize,
+    /// What is open.
+    pub open: OpenCounts,
     /// Runs somebody waits for.
     pub waited_for: usize,
 }
@@ -86,7 +128,7 @@ impl OrgState {
     }
 
     fn register(&mut self, run: Arc<Run>, acknowledged: bool) -> Waiter {
-        self.held += usize::from(run.outcome.status == RunStatus::AwaitingApproval);
+        self.counts.add(OpenCounts::of(&run));
         let run_id = run.intent.id;
         let (progress, waiter) = watch::channel(Progress { run, acknowledged });
         self.open.insert(run_id, OpenRun { progress, correlation_id: None });
@@ -98,15 +140,29 @@ impl OrgState {
         self.open.get(&run_id).map(|open| open.progress.subscribe())
     }
 
-    /// The provider accepted a run, perhaps under its own id.
+    /// The provider accepted a run, perhaps under its own id, or what became of it is being looked for.
     pub fn accepted(&mut self, run: Arc<Run>) -> Vec<Effect> {
         let (run_id, endpoint_id) = (run.intent.id, run.intent.endpoint_id);
-        let Some(open) = self.open.get(&run_id) else { return Vec::new() };
-        let wake = Effect::Wake(open.progress.clone(), Progress { run: Arc::clone(&run), acknowledged: true });
-        if let Some(correlation_id) = run.provider_correlation_id.clone() {
+        let correlation_id = run.provider_correlation_id.clone();
+        let effects = self.progress(run, true);
+        if let Some(correlation_id) = correlation_id {
             self.note_correlation(run_id, endpoint_id, correlation_id);
         }
-        vec![wake]
+        effects
+    }
+
+    /// A held run was approved: it goes on.
+    pub fn released(&mut self, run: Arc<Run>) -> Vec<Effect> {
+        self.progress(run, false)
+    }
+
+    fn progress(&mut self, run: Arc<Run>, acknowledged: bool) -> Vec<Effect> {
+        let Some(open) = self.open.get(&run.intent.id) else { return Vec::new() };
+        self.counts.remove(OpenCounts::of(&open.progress.borrow().run));
+        self.counts.add(OpenCounts::of(&run));
+        // Told in the turn itself: the next turn reads the run from here.
+        open.progress.send_replace(Progress { run, acknowledged });
+        vec![self.gauges()]
     }
 
     fn note_correlation(&mut self, run_id: RunId, endpoint_id: EndpointId, correlation_id: String) {
@@ -120,7 +176,7 @@ impl OrgState {
     /// A run has become final: it leaves, and whoever waits is told.
     pub fn settled(&mut self, run: Arc<Run>) -> Vec<Effect> {
         let Some(open) = self.open.remove(&run.intent.id) else { return Vec::new() };
-        self.held -= usize::from(open.progress.borrow().run.outcome.status == RunStatus::AwaitingApproval);
+        self.counts.remove(OpenCounts::of(&open.progress.borrow().run));
         if let Some(correlation_id) = open.correlation_id {
             let key = (run.intent.endpoint_id, correlation_id);
             if self.by_correlation.get(&key) == Some(&run.intent.id) {
@@ -133,14 +189,15 @@ impl OrgState {
     /// Ends everything that is open: its organization was deleted.
     pub fn cancel_all(&mut self, at: Timestamp) -> Vec<Effect> {
         let open: Vec<Arc<Run>> = self.open.values().map(|open| Arc::clone(&open.progress.borrow().run)).collect();
-        let cancelled = |run: Arc<Run>| {
+        let ended = |run: Arc<Run>| {
             let mut run = Arc::unwrap_or_clone(run);
-            run.outcome = RunOutcome::ended(RunStatus::Cancelled, run.outcome.started, "organization_deleted");
+            let status = run.status_once_deleted();
+            run.outcome = RunOutcome::ended(status, run.outcome.started, "organization_deleted");
             run.updated_at = at;
             run.finished_at = Some(at);
             Arc::new(run)
         };
-        open.into_iter().flat_map(|run| self.settled(cancelled(run))).collect()
+        open.into_iter().flat_map(|run| self.settled(ended(run))).collect()
     }
 
     /// The open run of `endpoint` that a callback means: ours first, then the provider's own id.
@@ -166,14 +223,13 @@ impl OrgState {
     /// What this organization has open.
     pub fn summary(&self) -> OrgSummary {
         OrgSummary {
-            pending: self.open.len() - self.held,
-            held: self.held,
+            open: self.counts,
             waited_for: self.open.values().filter(|open| open.progress.receiver_count() > 0).count(),
         }
     }
 
-    /// How many runs are pending and held.
-    pub fn gauges(&self) -> Effect {
-        Effect::Gauges { pending: self.open.len() - self.held, held: self.held }
+    /// How many runs are open.
+    pub const fn gauges(&self) -> Effect {
+        Effect::Gauges(self.counts)
     }
 }

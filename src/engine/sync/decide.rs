@@ -41,6 +41,7 @@ impl Engine {
         org: &Org,
         endpoint: &Endpoint,
         mut record: SyncRecord,
+        etag: Option<String>,
     ) -> Result<SyncRecord, SyncError> {
         record.outcome = SyncOutcome::Unchanged;
         record.skipped.clone_from(&endpoint.sync.skipped);
@@ -52,6 +53,7 @@ impl Engine {
             fault: None,
             failures_in_a_row: 0,
             applied_version: Some(endpoint.version),
+            manifest_etag: etag,
             ..endpoint.sync.clone()
         };
         self.finish(org, endpoint, record, state, None, healed).await
@@ -110,7 +112,7 @@ impl Engine {
         let same_set = diff.is_empty() && endpoint.sync.skipped == manifest.skipped;
         if same_set && endpoint.sync.manifest_hash.as_ref() == Some(&manifest.hash) {
             // The same tools were left out for the same reasons as the last time.
-            return self.end_unchanged(&config.org, endpoint, record).await;
+            return self.end_unchanged(&config.org, endpoint, record, manifest.etag).await;
         }
         record.outcome = SyncOutcome::Applied;
         record.diff = Some(diff);
@@ -120,6 +122,7 @@ impl Engine {
             last_good_at: now,
             fault: None,
             manifest_hash: Some(manifest.hash),
+            manifest_etag: manifest.etag,
             applied_version: Some(endpoint.version),
             skipped: manifest.skipped,
             failures_in_a_row: 0,

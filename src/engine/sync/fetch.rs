@@ -7,13 +7,21 @@ use crate::domain::org::Org;
 use crate::engine::Engine;
 use crate::engine::catalog::egress_policy;
 use crate::engine::dispatch;
+use crate::engine::dispatch::way::is_connect_fault;
 use crate::engine::ports::TransportFault;
 use bytes::Bytes;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Manifest fetches are tried this often in all.
 const FETCH_ATTEMPTS: u32 = 3;
+
+/// What a fetch brought.
+pub(super) enum Fetched {
+    /// A manifest that its dialect accepted.
+    Manifest(Manifest),
+    /// The provider says that the set in force is its present one.
+    NotModified,
+}
 
 impl Engine {
     /// Fetches and checks the manifest, trying again on connect errors and 502/503/504 while the deadline lasts.
@@ -21,17 +29,18 @@ impl Engine {
         &self,
         org: &Org,
         endpoint: &Endpoint,
-    ) -> (Result<Manifest, SyncFault>, Option<u16>) {
+    ) -> (Result<Fetched, SyncFault>, Option<u16>) {
         let settings = &endpoint.settings;
         if let Some(inline) = &settings.inline_manifest {
             let body = Bytes::copy_from_slice(inline.as_str().as_bytes());
-            return (self.decode(settings, body).await, None);
+            return (self.decode(settings, body).await.map(Fetched::Manifest), None);
         }
         let egress = egress_policy(org, self.settings());
         let deadline = Instant::now() + self.settings().manifest_fetch_timeout;
+        let etag = known_etag(endpoint);
         let mut attempt = 1;
         loop {
-            let mut request = dialects::encode_manifest_request(settings);
+            let mut request = dialects::encode_manifest_request(settings, etag);
             dispatch::sign_if_wanted(&mut request, &settings.auth, self.clock().now());
             let transport = &self.0.ports.transport;
             let answer = transport.send(&request, &egress, self.settings().manifest_bytes, deadline).await;
@@ -41,7 +50,12 @@ impl Engine {
             };
             if !may_repeat || attempt == FETCH_ATTEMPTS || !self.pause(attempt, deadline).await {
                 return match answer {
-                    Ok(answer) => (self.checked(settings, answer.body, answer.status).await, Some(answer.status)),
+                    Ok(answer) if answer.status == 304 && etag.is_some() => (Ok(Fetched::NotModified), Some(304)),
+                    Ok(answer) => {
+                        let checked = self.checked(settings, answer.body, answer.status).await;
+                        let tagged = |manifest| Fetched::Manifest(Manifest { etag: answer.etag, ..manifest });
+                        (checked.map(tagged), Some(answer.status))
+                    }
                     Err(error) => (Err(self.fetch_fault(error.kind)), None),
                 };
             }
@@ -74,17 +88,6 @@ impl Engine {
         checked.unwrap_or_else(|_| Err(unchecked()))
     }
 
-    /// A jittered pause before the next attempt; false when the deadline leaves no room for it.
-    async fn pause(&self, attempt: u32, deadline: Instant) -> bool {
-        let pause = Duration::from_millis(u64::from(100 * attempt) + self.random_below(100 * u64::from(attempt)));
-        let until = Instant::now() + pause;
-        if until >= deadline {
-            return false;
-        }
-        tokio::time::sleep_until(until).await;
-        true
-    }
-
     fn fetch_fault(&self, fault: TransportFault) -> SyncFault {
         let seconds = self.settings().manifest_fetch_timeout.as_secs();
         let (reason, message) = match fault {
@@ -110,6 +113,10 @@ impl Engine {
     }
 }
 
-const fn is_connect_fault(fault: TransportFault) -> bool {
-    matches!(fault, TransportFault::ConnectFailed | TransportFault::ConnectTimeout | TransportFault::Unresolvable)
+/// The entity tag to ask with. Only a set that was read under the present settings, and from which nothing was left out
+/// that might fit by now, may be answered with "the same as before".
+fn known_etag(endpoint: &Endpoint) -> Option<&str> {
+    let sync = &endpoint.sync;
+    let in_force = sync.applied_version == Some(endpoint.version) && sync.manifest_hash.is_some();
+    sync.manifest_etag.as_deref().filter(|_| in_force && sync.skipped.is_empty())
 }

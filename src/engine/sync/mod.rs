@@ -16,6 +16,7 @@ use crate::domain::ids::{EndpointId, OrgId, SyncId};
 use crate::domain::manifest::{Manifest, SyncOutcome, SyncTrigger};
 use crate::domain::org::OrgState;
 use dashmap::DashMap;
+use fetch::Fetched;
 use schedule::{is_backing_off, is_recent};
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,10 +189,15 @@ impl Engine {
         };
         let ended = match fetched {
             Err(fault) => self.end_failed(&org, &endpoint, record, fault).await,
-            Ok(manifest) => {
+            Ok(Fetched::NotModified) => {
+                record.hash.clone_from(&endpoint.sync.manifest_hash);
+                let etag = endpoint.sync.manifest_etag.clone();
+                self.end_unchanged(&org, &endpoint, record, etag).await
+            }
+            Ok(Fetched::Manifest(manifest)) => {
                 record.hash = Some(manifest.hash.clone());
                 if is_unchanged(&endpoint, &manifest) {
-                    self.end_unchanged(&org, &endpoint, record).await
+                    self.end_unchanged(&org, &endpoint, record, manifest.etag).await
                 } else {
                     self.decide_and_store(&endpoint, record, manifest).await
                 }

@@ -182,3 +182,19 @@ async fn a_deadline_is_a_deadline_wherever_the_answer_stalls() {
     stalled(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nxx").await;
     stalled(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nxx\r\n").await;
 }
+
+#[tokio::test]
+async fn an_entity_tag_is_kept_when_it_can_be_sent_back() {
+    let tag = async |line: &str| {
+        let head = format!("HTTP/1.1 200 OK\r\n{line}\r\ncontent-length: 0\r\n\r\n");
+        result_of(head).await.expect("an answer").etag
+    };
+    for good in ["\"a1\"", "W/\"a1\"", "\"\"", "\"a,b\""] {
+        assert_eq!(tag(&format!("ETag: {good}")).await.as_deref(), Some(good));
+    }
+    let long = format!("\"{}\"", "x".repeat(300));
+    for bad in ["a1", "\"a1", "\"a\"b\"", "\"a b\"", "w/\"a\"", "\"ä\"", &long] {
+        assert_eq!(tag(&format!("ETag: {bad}")).await, None, "{bad}");
+    }
+    assert_eq!(tag("X-Other: 1").await, None);
+}
