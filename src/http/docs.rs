@@ -10,6 +10,8 @@ use crate::engine::catalog::Rendered;
 use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use std::sync::{Arc, LazyLock};
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
@@ -66,6 +68,13 @@ const PAGES_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'se
         tenant::workspace_keys::delete,
         tenant::runs::list,
         tenant::runs::get,
+        tenant::approvals::list,
+        tenant::approvals::get,
+        tenant::approvals::decide,
+        tenant::operations::list,
+        tenant::operations::get,
+        tenant::deliveries::list,
+        tenant::deliveries::get,
         tenant::audit::list,
         tenant::explain::get,
         operator::orgs::list,
@@ -80,7 +89,7 @@ const PAGES_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'se
         health::ready,
     ),
     components(schemas(ProblemBody, FieldProblem)),
-    modifiers(&Keys, &Refusals),
+    modifiers(&Keys, &IdempotencyKeys, &Refusals),
 )]
 struct Api;
 
@@ -97,6 +106,31 @@ impl Modify for Keys {
         ] {
             let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
             components.add_security_scheme(name, SecurityScheme::Http(scheme));
+        }
+    }
+}
+
+/// Every write takes an `Idempotency-Key`.
+struct IdempotencyKeys;
+
+impl Modify for IdempotencyKeys {
+    fn modify(&self, document: &mut Document) {
+        for (path, item) in &mut document.paths.paths {
+            if !matches!(Surface::of_unknown_path(path), Surface::Tenant | Surface::Operator) {
+                continue;
+            }
+            for operation in [&mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten() {
+                let key = ParameterBuilder::new()
+                    .name("Idempotency-Key")
+                    .parameter_in(ParameterIn::Header)
+                    .description(Some(
+                        "1 to 128 visible characters: the same request with the same key is made once and answered \
+                         alike for 24 hours, with `Idempotent-Replay: true` and `null` for every secret",
+                    ))
+                    .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+                    .build();
+                operation.parameters.get_or_insert_default().push(key.into());
+            }
         }
     }
 }

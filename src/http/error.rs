@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** a problem never names what the asker may not see, and one code always has one title and one type.
 
+use super::idempotency::IDEMPOTENT_REPLAY;
 use crate::domain::error_code::ErrorCode;
 use crate::domain::schema::{FieldError, MAX_FIELD_ERRORS};
 use crate::engine::access::AccessFault;
@@ -25,7 +26,7 @@ const LONGEST_DETAIL: usize = 300;
 const UNMATCHED_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An error on its way out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
     code: ErrorCode,
     detail: Cow<'static, str>,
@@ -33,6 +34,7 @@ pub(super) struct Problem {
     retry_after: Option<Duration>,
     limit: Option<&'static str>,
     allow: Option<String>,
+    replayed: bool,
 }
 
 /// A problem document on the wire; the members stand in this order.
@@ -76,7 +78,15 @@ pub(super) struct FieldProblem<'a> {
 impl Problem {
     /// A problem with its sentence.
     pub(super) fn new(code: ErrorCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None, limit: None, allow: None }
+        Self {
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            retry_after: None,
+            limit: None,
+            allow: None,
+            replayed: false,
+        }
     }
 
     /// A member, header or parameter is unknown, missing or out of bounds.
@@ -140,6 +150,11 @@ impl Problem {
         Self { retry_after: Some(retry_after), ..Self::new(ErrorCode::RateLimited, detail) }
     }
 
+    /// The same problem for one more request that waited for it.
+    pub(super) fn replayed(self) -> Self {
+        Self { replayed: true, ..self }
+    }
+
     /// The code.
     pub(super) const fn code(&self) -> ErrorCode {
         self.code
@@ -161,6 +176,9 @@ impl Problem {
         }
         if let Some(after) = self.retry_after {
             answer.insert_header((RETRY_AFTER, whole_seconds(after)));
+        }
+        if self.replayed {
+            answer.insert_header((IDEMPOTENT_REPLAY, "true"));
         }
         if self.code == ErrorCode::Unauthorized {
             answer.insert_header((WWW_AUTHENTICATE, "Bearer"));
@@ -260,6 +278,10 @@ impl From<RunRefusal> for Problem {
                 Self { errors, ..Self::new(ErrorCode::InvalidArguments, detail) }
             }
             RunRefusal::CannotConfirm => Self::new(ErrorCode::Forbidden, "this key may not run this tool"),
+            RunRefusal::KeyConflict => Self::new(
+                ErrorCode::OperationConflict,
+                "this Idempotency-Key stands for another call of this agent key; another call needs another key",
+            ),
             RunRefusal::ConfirmationMismatch => Self::new(
                 ErrorCode::ConfirmationMismatch,
                 "the confirmation is not for this call, or has expired; run without one to be given another",

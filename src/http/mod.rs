@@ -13,6 +13,7 @@ mod conditional;
 mod docs;
 mod error;
 mod health;
+mod idempotency;
 mod json;
 mod operator;
 mod phases;
@@ -27,6 +28,7 @@ use crate::engine::Engine;
 use actix_web::web;
 use auth::PeerLimits;
 use health::Readiness;
+use idempotency::WritesUnderWay;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +78,7 @@ pub struct HttpState {
     settings: HttpSettings,
     peers: PeerLimits,
     readiness: Readiness,
+    writes: WritesUnderWay,
     render_metrics: RenderMetrics,
 }
 
@@ -83,7 +86,8 @@ impl HttpState {
     /// The edge of `engine`.
     pub fn new(engine: Engine, settings: HttpSettings, render_metrics: RenderMetrics) -> Self {
         let peers = PeerLimits::new(&settings);
-        Self { engine, settings, peers, readiness: Readiness::default(), render_metrics }
+        let (readiness, writes) = (Readiness::default(), WritesUnderWay::default());
+        Self { engine, settings, peers, readiness, writes, render_metrics }
     }
 }
 

@@ -1,18 +1,20 @@
 //! The phases of a request, as one visible sequence in the order of the contract: 401, 431, 405, 415, 413, 429 of the
-//! agent key, 400, and only then the handler with its own refusals.
+//! agent key, 400, then the `Idempotency-Key` of a write, and only then the handler with its own refusals.
 
 use super::auth::key_text;
 use super::body;
 use super::call::{Answer, Answering, Call};
 use super::error::Problem;
 use super::query::Query;
-use super::routes::{BodyRule, Handler, PathRoutes, Route, Surface};
-use super::{HttpState, auth};
+use super::routes::{BodyRule, Handler, PathRoutes, Route, Surface, Verb};
+use super::{HttpState, auth, idempotency};
 use crate::domain::error_code::ErrorCode;
 use crate::domain::json_scan;
 use crate::domain::trace::TraceContext;
 use crate::engine::access::{AgentAccess, OperatorAccess, WorkspaceAccess};
 use crate::engine::org::rate_limits::{LimitScope, RateStatus};
+use crate::engine::store_port::WriteId;
+use crate::engine::writes::KeyedWrite;
 use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderName, HeaderValue, VARY};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -23,7 +25,6 @@ use uuid::Uuid;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
@@ -102,8 +103,23 @@ async fn pass(
     charge_agent_key(state, &access, marks)?;
     let Some(route) = route else { return Err(Problem::not_found()) };
     check_request(route, head, &body)?;
+    let keyed_write = keyed_write(route, &access, head, &body)?;
     let common = Common { state: state.clone(), head: head.clone(), body, trace: marks.trace };
-    common.call(route, access).await
+    match keyed_write {
+        // A write that has begun goes on when its client goes away: what it changed is told to whom it concerns.
+        None if route.changes_something() => {
+            let task = actix_web::rt::spawn(AssertUnwindSafe(common.call(route, access)).catch_unwind());
+            task.await.ok().and_then(Result::ok).unwrap_or_else(|| {
+                tracing::error!("a write made the gateway panic");
+                Err(Problem::internal())
+            })
+        }
+        None => common.call(route, access).await,
+        // Boxed: a request without a key does not carry its state about.
+        Some(write) => {
+            Box::pin(idempotency::once(state, write, move |write| common.call(route, access.for_write(write)))).await
+        }
+    }
 }
 
 /// 401 and 403.
@@ -157,14 +173,36 @@ fn check_request(route: &Route, head: &HttpRequest, body: &Bytes) -> Result<(), 
         Surface::Agent | Surface::Tenant | Surface::Operator => {}
         Surface::Callback | Surface::Public | Surface::Health => return Ok(()),
     }
-    if head.headers().contains_key(IDEMPOTENCY_KEY) {
-        return Err(Problem::invalid_request(
-            "Idempotency-Key is not supported yet; send the request without it, and only once",
-        ));
-    }
     match route.query {
         Some(known) => Query::of(head.query_string()).check(known),
         None => Ok(()),
+    }
+}
+
+/// The write that an `Idempotency-Key` makes of a request. Runs look after their keys themselves; what changes nothing has
+/// no use for one.
+fn keyed_write(route: &Route, access: &Access, head: &HttpRequest, body: &[u8]) -> Result<Option<KeyedWrite>, Problem> {
+    let key = || idempotency::key(head.headers());
+    let content = || idempotency::content_hash(head, body);
+    match (route.verb, access) {
+        (Verb::Get, _) | (_, Access::Agent(_) | Access::Nobody) => Ok(None),
+        (Verb::Post | Verb::Put | Verb::Patch | Verb::Delete, Access::Tenant(access)) => {
+            Ok(key()?.map(|key| access.keyed_write(key, content())))
+        }
+        (Verb::Post | Verb::Put | Verb::Patch | Verb::Delete, Access::Operator(access)) => {
+            Ok(key()?.map(|key| access.keyed_write(key, content())))
+        }
+    }
+}
+
+impl Access {
+    /// The same proof, used for a write that was reserved.
+    fn for_write(self, write: WriteId) -> Self {
+        match self {
+            Access::Tenant(access) => Access::Tenant(access.for_write(write)),
+            Access::Operator(access) => Access::Operator(access.for_write(write)),
+            other @ (Access::Agent(_) | Access::Nobody) => other,
+        }
     }
 }
 

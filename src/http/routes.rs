@@ -125,6 +125,15 @@ impl Route {
     }
 }
 
+impl Route {
+    /// Whether its handler changes something by itself. A run goes on by the engine's own care, and a callback's sender
+    /// tries again.
+    pub(super) fn changes_something(&self) -> bool {
+        let by_care_of_others = matches!(self.body, BodyRule::Run | BodyRule::Callback);
+        self.verb != Verb::Get && !by_care_of_others
+    }
+}
+
 /// All routes of one path.
 pub(super) struct PathRoutes {
     pub(super) pattern: &'static str,
@@ -159,6 +168,7 @@ fn by_path(routes: &[Route]) -> Vec<PathRoutes> {
 const NO_QUERY: &[&str] = &[];
 const PAGE: &[&str] = &["limit", "cursor"];
 const RUNS: &[&str] = &["limit", "cursor", "status", "tool", "endpoint"];
+const BY_STATE: &[&str] = &["limit", "cursor", "state"];
 const USAGE: &[&str] = &["from", "to"];
 const EXPLAIN: &[&str] = &["agent_key", "tool"];
 
@@ -217,6 +227,13 @@ pub(super) static ROUTES: &[Route] = routes! {
     Delete "/v1/workspace-keys/{id}"               Tenant(tenant::workspace_keys::delete)   None     Some(NO_QUERY);
     Get    "/v1/runs"                              Tenant(tenant::runs::list)               None     Some(RUNS);
     Get    "/v1/runs/{correlation_id}"             Tenant(tenant::runs::get)                None     Some(NO_QUERY);
+    Get    "/v1/approvals"                         Tenant(tenant::approvals::list)          None     Some(BY_STATE);
+    Get    "/v1/approvals/{id}"                    Tenant(tenant::approvals::get)           None     Some(NO_QUERY);
+    Post   "/v1/approvals/{id}"                    Tenant(tenant::approvals::decide)        Json     Some(NO_QUERY);
+    Get    "/v1/operations"                        Tenant(tenant::operations::list)         None     Some(BY_STATE);
+    Get    "/v1/operations/{id}"                   Tenant(tenant::operations::get)          None     Some(NO_QUERY);
+    Get    "/v1/deliveries"                        Tenant(tenant::deliveries::list)         None     Some(BY_STATE);
+    Get    "/v1/deliveries/{id}"                   Tenant(tenant::deliveries::get)          None     Some(NO_QUERY);
     Get    "/v1/audit"                             Tenant(tenant::audit::list)              None     Some(PAGE);
     Get    "/v1/explain"                           Tenant(tenant::explain::get)             None     Some(EXPLAIN);
 

@@ -180,6 +180,7 @@ impl From<AdminFault> for Problem {
                 Self::new(ErrorCode::NameTaken, format!("the name \"{name}\" is taken; choose another"))
             }
             AdminFault::InUse(detail) => Self::new(ErrorCode::InUse, detail),
+            AdminFault::AlreadyDecided => Self::new(ErrorCode::AlreadyDecided, "the approval was decided before"),
             AdminFault::LimitReached(limit) => {
                 Self::new(ErrorCode::LimitReached, format!("there may be at most {limit} of these"))
             }

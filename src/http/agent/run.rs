@@ -1,31 +1,38 @@
 //! `POST /mcp/run`: runs a tool.
 
 use super::headers::{self, LONGEST_CONVERSATION};
-use super::wire::{self, RunBody};
+use super::wire::{self, RunBody, RunContext};
 use crate::domain::json::JsonText;
+use crate::domain::run::CallContext;
 use crate::engine::access::AgentAccess;
 use crate::engine::run::RunRequest;
 use crate::http::call::{Answer, Call};
 use crate::http::error::Problem;
-use crate::http::{json, prefer};
+use crate::http::{idempotency, json, prefer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// Longest `request_id`, in characters.
 const LONGEST_REQUEST_ID: usize = 128;
 
+/// Longest `context.turn`, `context.locale` and `context.timezone`, in characters.
+const LONGEST_TURN: usize = 128;
+const LONGEST_LOCALE: usize = 35;
+const LONGEST_TIMEZONE: usize = 64;
+
 /// Runs a tool by its canonical id or its bare name.
 #[utoipa::path(
     post, path = "/mcp/run", tag = "Agent", operation_id = "run_tool",
     params(
         ("X-Caller-Identity" = Option<String>, Header, description = "The end user; at most 256 visible characters"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible characters: the same call with the same key is made once and answers the same run, with `Idempotent-Replay: true`; another call with it is a 409"),
         ("Conversation-Id" = Option<String>, Header, description = "At most 128 visible characters"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: seconds to wait for the final word, at most 60"),
     ),
     request_body = RunBody,
     responses(
-        (status = 200, description = "The run is over, or a confirmation is needed first", body = wire::RunAnswer),
-        (status = 202, description = "The run was started and goes on", body = wire::RunAnswer),
+        (status = 200, description = "The run is over, its outcome is uncertain, or a confirmation is needed first", body = wire::RunAnswer),
+        (status = 202, description = "The run was started and goes on, or is held for a person", body = wire::RunAnswer),
     ),
 )]
 pub(in crate::http) async fn post(call: Call<AgentAccess>) -> Answer {
@@ -48,18 +55,31 @@ fn run_request(call: &Call<AgentAccess>) -> Result<RunRequest, Problem> {
         Some(_) => return Err(Problem::invalid_request("args is a JSON object")),
     };
     let request_id = bounded("request_id", body.request_id, LONGEST_REQUEST_ID)?;
-    let in_context = body.context.and_then(|context| context.0.conversation);
-    let in_context = bounded("context.conversation", in_context, LONGEST_CONVERSATION)?;
-    let in_header = headers::conversation(call.headers())?.map(str::to_owned);
+    let context = call_context(body.context.map(|context| context.0), headers::conversation(call.headers())?)?;
     Ok(RunRequest {
         tool: body.tool.into_owned(),
         arguments,
         request_id,
         confirmation: body.confirmation.map(Cow::into_owned),
         caller: headers::caller(call.headers())?.map(str::to_owned),
-        conversation: in_context.or(in_header),
+        idempotency_key: idempotency::key(call.headers())?,
+        context,
         wait: prefer::wait(call.headers()),
         traceparent: Some(call.trace.to_header()),
+    })
+}
+
+/// What the body's `context` says; a conversation named there comes before one in a header.
+fn call_context(said: Option<RunContext<'_>>, in_header: Option<&str>) -> Result<CallContext, Problem> {
+    let Some(said) = said else {
+        return Ok(CallContext { conversation: in_header.map(str::to_owned), ..CallContext::default() });
+    };
+    let conversation = bounded("context.conversation", said.conversation, LONGEST_CONVERSATION)?;
+    Ok(CallContext {
+        conversation: conversation.or_else(|| in_header.map(str::to_owned)),
+        turn: bounded("context.turn", said.turn.map(|turn| turn.0), LONGEST_TURN)?,
+        locale: bounded("context.locale", said.locale, LONGEST_LOCALE)?,
+        timezone: bounded("context.timezone", said.timezone, LONGEST_TIMEZONE)?,
     })
 }
 

@@ -7,13 +7,17 @@ use crate::engine::catalog::CatalogTool;
 use crate::engine::confirmation::Confirmation;
 use crate::engine::run::RunReply;
 use crate::http::conditional::to_json;
+use crate::http::idempotency::IDEMPOTENT_REPLAY;
 use crate::http::json::{Object, present};
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -50,6 +54,9 @@ pub(in crate::http) struct ManifestItem<'a> {
     /// Changes something.
     #[serde(skip_serializing_if = "is_false")]
     mutating: bool,
+    /// The kinds of evidence that a good answer holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    produces_evidence: Option<Vec<&'static str>>,
     /// The run deadline, where one is declared or set.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
@@ -76,6 +83,7 @@ impl<'a> ManifestItem<'a> {
             llm_format: spec.llm_format,
             risk: tool.risk.map(|risk| risk.as_str()),
             mutating: spec.mutating,
+            produces_evidence: spec.provider.as_ref().map(|terms| terms.produces_evidence.words().collect()),
             timeout_ms: has_timeout.then(|| u64::try_from(tool.timeout.as_millis()).unwrap_or(u64::MAX)),
         }
     }
@@ -112,6 +120,51 @@ pub(in crate::http) struct RunContext<'a> {
     /// The conversation; at most 128 characters.
     #[serde(borrow)]
     pub(super) conversation: Option<Cow<'a, str>>,
+    /// The turn of the conversation: a text of at most 128 characters, or an integer.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Value>)]
+    pub(super) turn: Option<Turn<'a>>,
+    /// The end user's language (BCP 47), such as `de-AT`; at most 35 characters.
+    #[serde(borrow)]
+    pub(super) locale: Option<Cow<'a, str>>,
+    /// The end user's time zone (IANA), such as `Africa/Cairo`; at most 64 characters.
+    #[serde(borrow)]
+    pub(super) timezone: Option<Cow<'a, str>>,
+}
+
+/// A turn as its conversation counts or names it; an integer stands for its digits.
+pub(in crate::http) struct Turn<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Turn<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TurnVisitor(PhantomData))
+    }
+}
+
+struct TurnVisitor<'a>(PhantomData<&'a str>);
+
+impl<'de: 'a, 'a> Visitor<'de> for TurnVisitor<'a> {
+    type Value = Turn<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an integer")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Turn(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Turn(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Turn(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Turn(Cow::Owned(number.to_string())))
+    }
 }
 
 /// A run as an agent is answered.
@@ -132,9 +185,9 @@ pub(in crate::http) struct RunAnswer<'a> {
     /// Something was sent, and the provider did not say that nothing was started.
     started: bool,
     /// `started`, `pending`, `completed`, `failed`, `confirmation_required`, `awaiting_approval`, `denied`, `expired`,
-    /// `cancelled` or `uncertain`.
+    /// `cancelled` or `uncertain`: something was sent and its outcome is not known; a receipt may still tell.
     status: &'static str,
-    /// The result, as the provider wrote it.
+    /// The result, as the provider wrote it; of an agent-provider's tool `{status, evidence, facts, text?}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     result: Option<&'a RawValue>,
@@ -178,7 +231,7 @@ impl<'a> RunAnswer<'a> {
         let (intent, outcome) = (&run.intent, &run.outcome);
         let topology = match intent.dialect {
             Dialect::Topology => Some(intent.tool.as_str()),
-            Dialect::Median => None,
+            Dialect::AgentProvider | Dialect::Median => None,
         };
         Self {
             tool: Cow::Owned([intent.dialect.id_prefix(), ":", &intent.tool].concat()),
@@ -199,7 +252,7 @@ impl<'a> RunAnswer<'a> {
     fn confirm(tool: &'a CatalogTool, request_id: Option<&'a str>, confirmation: &'a Confirmation) -> Self {
         let topology = match tool.endpoint.settings.dialect {
             Dialect::Topology => Some(tool.spec.name.as_str()),
-            Dialect::Median => None,
+            Dialect::AgentProvider | Dialect::Median => None,
         };
         Self {
             tool: Cow::Borrowed(&tool.id),
@@ -234,9 +287,11 @@ impl<'a> ErrorAnswer<'a> {
 /// A run that ended without its provider's word says why.
 fn reason(outcome: &RunOutcome) -> Option<&str> {
     match outcome.status {
-        RunStatus::Denied | RunStatus::Expired | RunStatus::Cancelled | RunStatus::Uncertain => {
-            Some(outcome.reason.as_deref().unwrap_or(outcome.status.as_str()))
-        }
+        RunStatus::Denied
+        | RunStatus::Expired
+        | RunStatus::Cancelled
+        | RunStatus::Inspecting
+        | RunStatus::Uncertain => Some(outcome.reason.as_deref().unwrap_or(outcome.status.as_str())),
         RunStatus::Started
         | RunStatus::Pending
         | RunStatus::Completed
@@ -254,6 +309,7 @@ pub(super) const fn http_status(status: RunStatus) -> u16 {
         | RunStatus::Denied
         | RunStatus::Expired
         | RunStatus::Cancelled
+        | RunStatus::Inspecting
         | RunStatus::Uncertain => 200,
     }
 }
@@ -273,6 +329,11 @@ pub(super) fn run_json(run: &Run) -> Vec<u8> {
 pub(super) fn render_reply(reply: &RunReply, request_id: Option<&str>, wait: Option<Duration>) -> HttpResponse {
     match reply {
         RunReply::Run(run) => answer(http_status(run.outcome.status), run_json(run), wait),
+        RunReply::Replay(run) => {
+            let mut replayed = answer(http_status(run.outcome.status), run_json(run), wait);
+            replayed.headers_mut().insert(IDEMPOTENT_REPLAY, HeaderValue::from_static("true"));
+            replayed
+        }
         RunReply::ConfirmationRequired { tool, confirmation } => {
             answer(200, to_json(&RunAnswer::confirm(tool, request_id, confirmation)), wait)
         }
@@ -293,4 +354,28 @@ pub(super) fn answer(status: u16, body: Vec<u8>, wait: Option<Duration>) -> Http
 /// A header value of our own making.
 pub(super) fn visible(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("our own header values are visible ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_a_text_or_an_integer() {
+        let turn = |json: &str| serde_json::from_str::<Turn<'_>>(json).map(|turn| turn.0.into_owned()).ok();
+        for (json, expected) in [
+            (r#""t-1""#, "t-1"),
+            (r#""\u0074-1""#, "t-1"),
+            ("7", "7"),
+            ("-7", "-7"),
+            ("18446744073709551615", "18446744073709551615"),
+        ] {
+            assert_eq!(turn(json).as_deref(), Some(expected), "{json}");
+        }
+        for bad in ["1.5", "1e3", "true", "[1]", "{}"] {
+            assert_eq!(turn(bad), None, "{bad}");
+        }
+        let context = |json: &str| serde_json::from_str::<RunContext<'_>>(json).expect("a context").turn.is_none();
+        assert!(context("{}") && context(r#"{"turn":null}"#));
+    }
 }

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 pub(in crate::http) struct EndpointBody {
     /// A slug, unique in the organization.
     name: String,
-    /// `topology` or `median`.
+    /// `topology`, `agent-provider` or `median`.
     dialect: String,
     /// Absolute http(s) URL.
     base_url: String,
@@ -46,6 +46,8 @@ pub(in crate::http) struct AuthBody {
     header: Option<String>,
     /// Header value (topology).
     value: Option<String>,
+    /// The bearer token (agent-provider).
+    bearer: Option<String>,
     /// The secret requests are signed with (median).
     signing_secret: Option<String>,
     /// The key the signing secret is derived from (median).
@@ -111,7 +113,7 @@ impl EndpointBody {
         let manifest = self.manifest.as_deref().map(manifest).transpose()?;
         Ok(NewEndpoint {
             name: self.name,
-            dialect: word("dialect", &self.dialect, Dialect::parse, "topology, median")?,
+            dialect: word("dialect", &self.dialect, Dialect::parse, "topology, agent-provider, median")?,
             base_url: self.base_url,
             auth: self.auth.0.into_input(),
             name_prefix: self.name_prefix,
@@ -151,6 +153,7 @@ impl AuthBody {
         AuthInput {
             header: self.header,
             value: self.value.map(Secret::new),
+            bearer: self.bearer.map(Secret::new),
             signing_secret: self.signing_secret.map(Secret::new),
             median_key: self.median_key.map(Secret::new),
         }
@@ -187,7 +190,7 @@ fn manifest(given: &RawValue) -> Result<Option<JsonText>, Problem> {
 pub(in crate::http) struct EndpointItem {
     id: String,
     name: String,
-    /// `topology` or `median`.
+    /// `topology`, `agent-provider` or `median`.
     dialect: &'static str,
     base_url: String,
     enabled: bool,

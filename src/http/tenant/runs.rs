@@ -31,6 +31,9 @@ pub(in crate::http) struct RunItem<'a> {
     attempts: Vec<AttemptItem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_correlation_id: Option<&'a str>,
+    /// Its operation, when the provider keeps receipts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation_id: Option<String>,
     /// A result that failed the output schema: the agent does not see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -75,6 +78,7 @@ impl<'a> RunItem<'a> {
             arguments: Arguments { sent: intent.arguments_sent.raw(), coerced: intent.arguments().raw() },
             attempts: run.attempts.iter().map(AttemptItem::of).collect(),
             provider_correlation_id: run.provider_correlation_id.as_deref(),
+            operation_id: run.operation_id.map(|id| id.to_string()),
             withheld_result: run.withheld_result.as_ref().map(|result| result.raw()),
             finished_at: run.finished_at.map(|at| at.to_string()),
             created_at: intent.created_at.to_string(),

@@ -24,13 +24,16 @@ pub(in crate::http) struct ToolItem<'a> {
     id: &'a str,
     /// Name of its endpoint.
     endpoint: &'a str,
-    /// `topology` or `median`.
+    /// `topology`, `agent-provider` or `median`.
     dialect: &'static str,
     /// `query` or `command`.
     kind: &'static str,
     /// The risk that rules compare: declared, raised by the policy, or counted.
     risk: &'static str,
     mutating: bool,
+    /// The kinds of evidence that a good answer holds; of agent-providers' tools only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    produces_evidence: Option<Vec<&'static str>>,
     /// `active`, `quarantined` or `disabled`.
     state: &'static str,
     /// Why it is not active.
@@ -125,6 +128,7 @@ impl<'a> ToolItem<'a> {
             kind: spec.kind.as_str(),
             risk: tool.counted_risk().as_str(),
             mutating: spec.mutating,
+            produces_evidence: spec.provider.as_ref().map(|terms| terms.produces_evidence.words().collect()),
             state: tool.state.as_str(),
             why: tool.why(),
             hash: &spec.hash,
