@@ -10,6 +10,7 @@ use crate::config::{Config, StoreConfig};
 use crate::domain::secret::Secret;
 use crate::engine::ports::{Clock, Metrics};
 use crate::engine::settings::EngineSettings;
+use crate::engine::store_port::StoreError;
 use crate::engine::{Engine, EngineSecrets, Ports};
 use crate::http::server::{self, RunningServer};
 use crate::http::{HttpSettings, HttpState};
@@ -49,6 +50,9 @@ pub enum StartFault {
     /// The store does not open.
     #[error("the store does not open")]
     Store(#[source] OpenError),
+    /// What was left half done cannot be taken up.
+    #[error("what was left half done cannot be taken up")]
+    Recovery(#[source] StoreError),
     /// The file named by `egress.ca_file` cannot be read.
     #[error("the CA file {} cannot be read", path.display())]
     CaFile {
@@ -105,6 +109,7 @@ impl Gateway {
         };
         let engine_secrets = EngineSecrets { operator_tokens: secrets.operator_tokens.clone(), confirmation_key };
         let engine = Engine::new(ports, engine_settings(&config, api_address), engine_secrets);
+        engine.recover().await.map_err(StartFault::Recovery)?;
         engine.run_background();
         let render = Arc::new(move || metrics.render());
         let state = HttpState::new(engine.clone(), http_settings(&config), render);

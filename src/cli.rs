@@ -1,14 +1,17 @@
-//! The command line: the server, the demo, and a client for both APIs.
+//! The command line: the server, the demo, the check of a provider, and a client for both APIs.
 //!
 //! Exit codes: 0 done, 1 it failed, 2 the command line is not right.
 
+mod approval;
 mod audit;
+mod check;
 mod client;
 mod endpoint;
 mod fault;
 mod group;
 mod input;
 mod key;
+mod operation;
 mod org;
 mod output;
 mod run;
@@ -45,6 +48,8 @@ enum Command {
         #[arg(long)]
         once: bool,
     },
+    /// Test a provider against its dialect: one line a rule; 0 when none is broken, else 1.
+    Check(check::CheckArgs),
     /// Check or explain the settings.
     Config {
         #[command(subcommand)]
@@ -62,6 +67,12 @@ enum Command {
     Key(ClientCommand<key::KeyVerb>),
     /// Runs: their records (workspace key), or calling a tool (agent key).
     Run(ClientCommand<run::RunVerb>),
+    /// Runs that wait for a person's decision (workspace key).
+    Approval(ClientCommand<approval::ApprovalVerb>),
+    /// Mutations at providers that keep receipts (workspace key).
+    Operation(ClientCommand<operation::OperationVerb>),
+    /// Messages to the organization's webhook (workspace key).
+    Delivery(ClientCommand<operation::DeliveryVerb>),
     /// Who changed what (workspace key).
     Audit(ClientCommand<audit::AuditVerb>),
 }
@@ -86,6 +97,7 @@ pub fn main() -> ExitCode {
             }
         },
         Command::Demo { once } => demo::run(once),
+        Command::Check(args) => check::run(&args),
         Command::Config { verb } => settings::run(&verb),
         Command::Org(command) => talk(&command.connection, async |client| org::run(client, command.verb).await),
         Command::Endpoint(command) => {
@@ -95,6 +107,15 @@ pub fn main() -> ExitCode {
         Command::Group(command) => talk(&command.connection, async |client| group::run(client, command.verb).await),
         Command::Key(command) => talk(&command.connection, async |client| key::run(client, command.verb).await),
         Command::Run(command) => talk(&command.connection, async |client| run::run(client, command.verb).await),
+        Command::Approval(command) => {
+            talk(&command.connection, async |client| approval::run(client, command.verb).await)
+        }
+        Command::Operation(command) => {
+            talk(&command.connection, async |client| operation::operations(client, command.verb).await)
+        }
+        Command::Delivery(command) => {
+            talk(&command.connection, async |client| operation::deliveries(client, command.verb).await)
+        }
         Command::Audit(command) => talk(&command.connection, async |client| audit::run(client, command.verb).await),
     }
 }

@@ -3,7 +3,8 @@
 //! A tenant registers its endpoints; toolgate fetches their manifests, checks them hard, and merges the tools into the
 //! organization's one catalog. An agent fetches the manifest its key may see and runs a tool; toolgate coerces and
 //! validates, limits, asks a person where the risk demands it, signs and sends the call in the endpoint's own dialect,
-//! and brings the answer back, at once or later.
+//! and brings the answer back, at once or later. What changes something has its effect once: an answer that is lost is
+//! found again by its receipt, and a call that is repeated under one key is one run.
 //!
 //! # The map
 //!
@@ -15,16 +16,17 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`domain`] | nouns and rules: pure values, no I/O, no clock, no HTTP |
+//! | [`domain`] | nouns and rules: tools, runs, operations, approvals, evidence, announcements; no I/O, no clock, no HTTP |
 //! | [`dialects`] | what endpoints speak: encode a request, decode an answer, parse a callback |
-//! | [`engine`] | the use-cases over ports, and one actor an organization |
+//! | [`engine`] | the use-cases over ports: a run's phases, operations, approvals, webhooks, what is due; one actor an organization |
 //! | [`adapters`] | the store, the way out, metrics, secrets, the clock |
 //! | [`http`] | the edge: one table of routes, one sequence of phases |
 //! | [`config`] | what the operator sets |
 //! | [`telemetry`] | structured logs |
 //! | [`app`] | the only place that knows adapters and edges together |
 //! | [`cli`] | the program's commands and the client for both APIs |
-//! | [`demo`] | a gateway with its providers in one process, and a guided tour |
+//! | [`check`] | tests a provider against its dialect, one line a rule |
+//! | [`demo`] | a gateway with a provider of each dialect in one process, and a guided tour |
 //!
 //! # Invariants
 //!
@@ -33,7 +35,18 @@
 //! **Invariant:** nothing of one organization reaches another: every store call names its organization, every actor, limit
 //! and connection policy belongs to one, and a callback's organization comes from its endpoint.
 //!
-//! **Invariant:** bytes that were sent are never sent again by themselves, unless the call only reads.
+//! **Invariant:** bytes that were sent are never sent again by themselves, unless the call only reads, or its provider keeps
+//! receipts and does not know the operation: then the same operation goes out, with the same fingerprint and body.
+//!
+//! **Invariant:** an operation is durable before its first byte leaves, and each of its steps is taken only upon the one
+//! before it: of two that would send, on one node or two, one does.
+//!
+//! **Invariant:** an `Idempotency-Key` stands for one run; it is reserved in the step that makes the run durable.
+//!
+//! **Invariant:** one approval is one execution: the decision and the right to send are one step, and what was checked when
+//! the run was held is checked again in it.
+//!
+//! **Invariant:** what an application is told is stored together with what happened, and holds no arguments or results.
 //!
 //! **Invariant:** what is answered 202 is durable.
 //!
@@ -48,6 +61,7 @@
 
 pub mod adapters;
 pub mod app;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -38,6 +38,9 @@ pub(super) struct Connection {
     /// Operator token, workspace key or agent key; the environment keeps it out of the process list.
     #[arg(long, global = true, env = "TOOLGATE_CLIENT_KEY", hide_env_values = true, help_heading = HEADING)]
     key: Option<String>,
+    /// Make a write or a call once: the same command with the same key is answered as it was the first time.
+    #[arg(long, global = true, value_name = "KEY", help_heading = HEADING)]
+    idempotency_key: Option<String>,
     /// Print the answer as it came.
     #[arg(long, global = true, help_heading = HEADING)]
     json: bool,
@@ -116,6 +119,7 @@ pub(super) fn segment(text: &str) -> String {
 pub(super) struct Client {
     base_url: String,
     key: String,
+    idempotency_key: Option<String>,
     json: bool,
     simple: SimpleClient,
 }
@@ -126,6 +130,7 @@ impl Client {
         Ok(Self {
             base_url: connection.url.trim_end_matches('/').to_owned(),
             key: key.to_owned(),
+            idempotency_key: connection.idempotency_key.clone(),
             json: connection.json,
             simple: SimpleClient::new(None, TIMEOUT).map_err(CliFault::Setup)?,
         })
@@ -190,6 +195,9 @@ impl Client {
         let url = format!("{}{}", self.base_url, request.target());
         let mut headers = request.headers;
         headers.push(("X-Auth".to_owned(), self.key.clone()));
+        // What is looked up on the way to a write is no part of it.
+        let idempotency_key = self.idempotency_key.clone().filter(|_| !matches!(request.method, SimpleMethod::Get));
+        headers.extend(idempotency_key.map(|key| ("Idempotency-Key".to_owned(), key)));
         let answer = self.simple.call(request.method, &url, &headers, request.body.map(Bytes::from)).await;
         let answer = answer.map_err(CliFault::NoAnswer)?;
         if (200..300).contains(&answer.status) {

@@ -68,7 +68,7 @@ pub(super) struct NewEndpoint {
     /// Its name: a-z, 0-9 and -.
     #[arg(required_unless_present = "body")]
     name: Option<String>,
-    /// The protocol it speaks: topology or median.
+    /// The protocol it speaks: topology, agent-provider or median.
     #[arg(long, required_unless_present = "body")]
     dialect: Option<String>,
     /// Where it is.
@@ -115,6 +115,9 @@ pub(super) struct AuthArgs {
     /// Topology: the secret shown to the provider (or @FILE, or -).
     #[arg(long, value_name = "SECRET")]
     auth_value: Option<String>,
+    /// Agent-provider: the bearer token shown to the provider (or @FILE, or -).
+    #[arg(long, value_name = "TOKEN")]
+    bearer: Option<String>,
     /// Median: the secret requests are signed with (or @FILE, or -).
     #[arg(long, value_name = "SECRET")]
     signing_secret: Option<String>,
@@ -129,6 +132,7 @@ impl AuthArgs {
         Ok(Members::default()
             .with("header", self.auth_header.as_deref())
             .with("value", read(&self.auth_value)?)
+            .with("bearer", read(&self.bearer)?)
             .with("signing_secret", read(&self.signing_secret)?)
             .with("median_key", read(&self.median_key)?))
     }

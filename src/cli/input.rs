@@ -72,6 +72,11 @@ pub(super) fn limit(text: &str) -> Result<(String, Option<u64>), String> {
 pub(super) struct Members(Vec<(String, String)>);
 
 impl Members {
+    /// Whether there is nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds a member, when there is a value.
     pub(super) fn with(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
         self.0.extend(value.map(|value| (name.to_owned(), value.into().to_string())));

@@ -117,6 +117,44 @@ pub(super) struct OwnChange {
     /// A limit below the operator's, such as tool_per_second=5; without a number it is inherited (may be repeated).
     #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
     limits: Vec<(String, Option<u64>)>,
+    /// URL of the reviewer, whose new secret is shown once; empty takes it away.
+    #[arg(long, value_name = "URL")]
+    reviewer: Option<String>,
+    /// URL of the result webhook, whose new secret is shown once; empty takes it away.
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
+    /// What becomes of a call whose agent cannot bring the end user's confirmation.
+    #[arg(long)]
+    confirmation_fallback: Option<FallbackArg>,
+}
+
+/// What stands in for a confirmation nobody can give.
+#[derive(Clone, Copy, ValueEnum)]
+enum FallbackArg {
+    Refuse,
+    Approval,
+}
+
+impl FallbackArg {
+    const fn as_str(self) -> &'static str {
+        match self {
+            FallbackArg::Refuse => "refuse",
+            FallbackArg::Approval => "approval",
+        }
+    }
+}
+
+impl OwnChange {
+    fn members(&self) -> Members {
+        let hook = |members: Members, name: &str, url: Option<&str>| match url {
+            Some("") => members.clearable(name, Some("")),
+            url => members.object(name, Members::default().with("url", url)),
+        };
+        let members = Members::default().limits(&self.limits);
+        let members = hook(members, "reviewer", self.reviewer.as_deref());
+        let members = hook(members, "webhook", self.webhook.as_deref());
+        members.with("confirmation_fallback", self.confirmation_fallback.map(FallbackArg::as_str))
+    }
 }
 
 pub(super) async fn run(client: &Client, verb: OrgVerb) -> Result<(), CliFault> {
@@ -160,10 +198,11 @@ pub(super) async fn run(client: &Client, verb: OrgVerb) -> Result<(), CliFault> 
             client.show(Request::get(path).query("from", from).query("to", to), View::Record).await
         }
         OrgVerb::Settings { change, body } => {
-            if body.body.is_none() && change.limits.is_empty() {
+            let members = change.members();
+            if body.body.is_none() && members.is_empty() {
                 return client.show(Request::get("/v1/org"), View::Record).await;
             }
-            let body = body.or(|| Ok(Members::default().limits(&change.limits)))?;
+            let body = body.or(|| Ok(members))?;
             client.show(Request::new(SimpleMethod::Patch, "/v1/org").body(body), View::Record).await
         }
     }

@@ -87,11 +87,16 @@ impl Recorder {
             headers: request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
             body: body.to_vec(),
         };
+        self.remember(recorded);
+    }
+
+    /// Remembers a request that was read elsewhere.
+    pub(super) fn remember(&self, request: RecordedRequest) {
         let mut requests = self.lock();
         if requests.len() == REMEMBERED {
             requests.pop_front();
         }
-        requests.push_back(recorded);
+        requests.push_back(request);
     }
 
     /// Every remembered request, oldest first.

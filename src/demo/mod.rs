@@ -1,10 +1,12 @@
 //! `toolgate demo`: a gateway and one provider of each dialect in one process, and a guided tour of real calls.
 //!
-//! The providers ([`topology_provider`], [`median_provider`]) speak real HTTP on loopback and check what they are sent;
+//! The providers ([`topology_provider`], [`agent_provider`], [`median_provider`]) speak real HTTP on loopback and check what they are sent;
 //! tests start them too. Nothing here is used by `toolgate serve`.
 
+pub mod agent_provider;
 pub mod local_server;
 pub mod median_provider;
+mod mutation_steps;
 mod page;
 pub mod shop;
 mod steps;
@@ -15,6 +17,7 @@ use crate::adapters::clock::SystemClock;
 use crate::adapters::transport::{SimpleClient, TransportSetupError};
 use crate::app::{Gateway, StartFault};
 use crate::config::{Config, ConfigFaults};
+use agent_provider::{AgentProvider, AgentProviderOptions};
 use median_provider::{MedianOptions, MedianProvider};
 use page::Page;
 use std::fs::DirBuilder;
@@ -76,6 +79,7 @@ async fn show(once: bool) -> Result<bool, DemoFault> {
         gateway_url: gateway.url().to_owned(),
         operator_token: gateway.operator_token().reveal().to_owned(),
         topology: TopologyProvider::start(TopologyOptions::default()).map_err(DemoFault::Provider)?,
+        orders: AgentProvider::start(AgentProviderOptions::default()).map_err(DemoFault::Provider)?,
         median: MedianProvider::start(MedianOptions::default()).map_err(DemoFault::Provider)?,
         client: SimpleClient::new(None, Duration::from_secs(75)).map_err(DemoFault::Client)?,
     };
@@ -87,6 +91,7 @@ async fn show(once: bool) -> Result<bool, DemoFault> {
         wait_for_the_end().await;
     }
     stage.topology.stop().await;
+    stage.orders.stop().await;
     stage.median.stop().await;
     gateway.stop().await;
     Ok(passed)
@@ -108,7 +113,7 @@ fn settings(folder: &TemporaryFolder) -> Result<Config, ConfigFaults> {
 fn introduce(page: &mut Page, stage: &Stage, metrics_url: &str, once: bool) {
     page.line("toolgate demo");
     page.prose(
-        "One gateway and two providers run in this process and talk real HTTP on loopback. The tour below is a small \
+        "One gateway and three providers run in this process and talk real HTTP on loopback. The tour below is a small \
          web shop that lets an AI agent use its tools. Each step shows a curl command, what came back, and whether \
          that is what should have come back.",
     );
@@ -122,6 +127,7 @@ fn introduce(page: &mut Page, stage: &Stage, metrics_url: &str, once: bool) {
     page.line(&format!("   gateway            {}", stage.gateway_url));
     page.line(&format!("   metrics            {metrics_url}"));
     page.line(&format!("   topology provider  {}   (automations; answers queries later)", stage.topology.url()));
+    page.line(&format!("   agent-provider     {}   (order desk; evidence and receipts)", stage.orders.url()));
     page.line(&format!("   median provider    {}   (customer service; answers at once)", stage.median.url()));
 }
 
@@ -139,7 +145,7 @@ fn go_on(page: &mut Page, stage: &Stage, metrics_url: &str, keys: &TourKeys) {
     let program = std::env::args().next().unwrap_or_else(|| "toolgate".to_owned());
     page.command(&format!(
         "export TOOLGATE_CLIENT_URL={}\nexport TOOLGATE_CLIENT_KEY={}\n{program} endpoint list\n{program} tool list\n\
-         {program} run list",
+         {program} run list\n{program} operation list\n{program} approval list",
         stage.gateway_url, keys.workspace
     ));
 }

@@ -127,6 +127,7 @@ impl Page {
 
 /// A request as a reader repeats it in a shell.
 pub(super) fn curl(method: &str, url: &str, headers: &[(String, String)], body: Option<&Value>) -> String {
+    let url = if url.contains(['?', '&']) { quoted(url) } else { url.to_owned() };
     let mut text = match method {
         "GET" => format!("curl -i {url}"),
         "POST" if body.is_some() => format!("curl -i {url}"),
@@ -263,6 +264,7 @@ mod tests {
         let text = curl("POST", "http://h/p", &[("X-Auth".into(), "k".into())], Some(&json!({ "name": "Ann's" })));
         assert!(text.contains(r#"-d '{ "name": "Ann'\''s" }'"#), "{text}");
         assert!(text.starts_with("curl -i http://h/p \\\n  -H 'X-Auth: k' \\\n"), "{text}");
+        assert_eq!(curl("GET", "http://h/p?a=b", &[], None), "curl -i 'http://h/p?a=b'");
     }
 
     proptest! {

@@ -1,5 +1,8 @@
 //! The tools of a small web shop: what the demo's providers offer, and what they do when they are called.
 
+mod orders;
+
+pub use orders::agent_tools;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -90,7 +93,7 @@ fn sales_report(arguments: &Value) -> Result<Value, WorkFault> {
     )
 }
 
-/// Customer service, for the median provider: one look-up anybody may make, and one step a person has to approve.
+/// Customer service, for the median provider: one tool of each risk.
 pub fn median_tools() -> Vec<ProviderTool> {
     let order_number = json!({
         "type": "object",
@@ -104,17 +107,41 @@ pub fn median_tools() -> Vec<ProviderTool> {
         "risk": "low",
         "inputSchema": order_number
     });
+    let note = json!({
+        "name": "addNote",
+        "description": "Notes something about an order, for its packers.",
+        "risk": "medium",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "orderNumber": { "type": "string" }, "note": { "type": "string" } },
+            "required": ["orderNumber", "note"],
+            "additionalProperties": false
+        }
+    });
     let refund = json!({
         "name": "refundOrder",
         "description": "Pays an order back in full.",
         "risk": "reviewed",
         "inputSchema": order_number
     });
+    let close = json!({
+        "name": "closeAccount",
+        "description": "Closes a customer's account for good.",
+        "risk": "high",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "customer": { "type": "string" } },
+            "required": ["customer"],
+            "additionalProperties": false
+        }
+    });
     vec![
         ProviderTool::new(status, |arguments| match arguments["orderNumber"].as_str() {
             Some("ORD-1042") => Ok(json!({ "orderNumber": "ORD-1042", "status": "shipped", "carrier": "DHL" })),
             _ => Err(WorkFault::new("execution_failed", "There is no order of this number.")),
         }),
+        ProviderTool::new(note, |arguments| Ok(json!({ "noted": arguments["note"] }))),
         ProviderTool::new(refund, |arguments| Ok(json!({ "refunded": arguments["orderNumber"] }))),
+        ProviderTool::new(close, |arguments| Ok(json!({ "closed": arguments["customer"] }))),
     ]
 }

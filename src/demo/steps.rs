@@ -19,6 +19,7 @@ impl Tour<'_> {
         self.register_organization().await?;
         self.register_topology().await?;
         self.register_median().await?;
+        self.register_agent_provider().await?;
         self.sync().await?;
         self.make_agent_key().await?;
         self.list_tools().await?;
@@ -27,7 +28,12 @@ impl Tour<'_> {
         self.run_median_tool().await?;
         self.coerce_argument().await?;
         self.refuse_argument().await?;
-        self.confirm_and_hold().await?;
+        self.read_evidence().await?;
+        self.mutate_with_receipt().await?;
+        self.lose_answer().await?;
+        self.repeat_under_key().await?;
+        let held = self.confirm_and_hold().await?;
+        self.decide(&held).await?;
         self.break_manifest().await?;
         self.meet_rate_limit().await
     }
@@ -87,7 +93,7 @@ impl Tour<'_> {
         let answer = self.show(self.workspace_call("/v1/endpoints", Some(body))).await?;
         self.expect_status(&answer, 201, "the endpoint is registered");
         self.expect(answer.text("/state") == "connected", "its first sync was good: it is connected");
-        self.expect(answer.body["tool_count"] == 2, "it brought 2 tools");
+        self.expect(answer.body["tool_count"] == 4, "it brought 4 tools, one of each risk");
         Ok(())
     }
 
@@ -126,9 +132,19 @@ impl Tour<'_> {
         let mut ids: Vec<&str> =
             answer.body.as_array().into_iter().flatten().filter_map(|tool| tool["id"].as_str()).collect();
         ids.sort_unstable();
-        let expected =
-            ["median:orderStatus", "median:refundOrder", "topology:sales-report", "topology:send-newsletter"];
-        self.expect(ids == expected, "it holds the 4 tools of both endpoints");
+        let expected = [
+            "median:addNote",
+            "median:closeAccount",
+            "median:orderStatus",
+            "median:refundOrder",
+            "provider:order.cancel",
+            "provider:order.get",
+            "provider:orders.search",
+            "provider:refund.issue",
+            "topology:sales-report",
+            "topology:send-newsletter",
+        ];
+        self.expect(ids == expected, "it holds the 10 tools of all three endpoints");
         let etag = answer.header("etag").unwrap_or_default().to_owned();
         let again = self.call(Get, "/mcp/manifest.json", &key, None).header("If-None-Match", etag);
         let unchanged = self.make(&again).await?;
@@ -239,26 +255,6 @@ impl Tour<'_> {
         Ok(())
     }
 
-    async fn confirm_and_hold(&mut self) -> Result<(), TourFault> {
-        self.step(
-            "A tool with consequences waits for people",
-            "A refund has the risk reviewed: first the end user has to confirm exactly this call, then somebody of \
-             the organization has to approve it. Until then the provider hears nothing.",
-        );
-        let before = self.stage.median.requests().len();
-        let mut body = json!({ "tool": "refundOrder", "args": { "orderNumber": "ORD-1042" } });
-        let asked = self.show(self.run(body.clone())).await?;
-        self.expect(asked.text("/status") == "confirmation_required", "the gateway asks for a confirmation first");
-        self.page.prose("The agent shows the summary to its user, and repeats the call with the token of their yes:");
-        body["confirmation"] = json!(asked.need("/confirmation/token", "confirmation token")?);
-        let held = self.show(self.run(body).header("Prefer", "wait=0")).await?;
-        self.expect_status(&held, 202, "the call is held");
-        self.expect(held.text("/status") == "awaiting_approval", "its status is awaiting_approval");
-        let untouched = self.stage.median.requests().len() == before;
-        self.expect(untouched, "the provider received nothing");
-        Ok(())
-    }
-
     async fn break_manifest(&mut self) -> Result<(), TourFault> {
         self.step(
             "A broken manifest takes nothing away",
@@ -316,11 +312,11 @@ impl Tour<'_> {
     }
 
     /// A run with the agent's key.
-    fn run(&self, body: Value) -> Call {
+    pub(super) fn run(&self, body: Value) -> Call {
         self.call(Post, "/mcp/run", &self.keys.agent, Some(body))
     }
 
-    fn workspace_call(&self, path: &str, body: Option<Value>) -> Call {
+    pub(super) fn workspace_call(&self, path: &str, body: Option<Value>) -> Call {
         self.call(Post, path, &self.keys.workspace, body)
     }
 

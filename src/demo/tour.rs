@@ -1,5 +1,6 @@
 //! The frame of the guided tour: one step after the other, each call shown as it is made and judged by what came back.
 
+use super::agent_provider::AgentProvider;
 use super::median_provider::MedianProvider;
 use super::page::{Page, curl};
 use super::topology_provider::TopologyProvider;
@@ -8,13 +9,14 @@ use actix_web::http::StatusCode;
 use serde_json::Value;
 
 /// Answer headers a reader should see, where they are there.
-const SHOWN_HEADERS: [&str; 3] = ["etag", "ratelimit", "retry-after"];
+const SHOWN_HEADERS: [&str; 4] = ["etag", "idempotent-replay", "ratelimit", "retry-after"];
 
 /// What the tour takes place on.
 pub(super) struct Stage {
     pub(super) gateway_url: String,
     pub(super) operator_token: String,
     pub(super) topology: TopologyProvider,
+    pub(super) orders: AgentProvider,
     pub(super) median: MedianProvider,
     pub(super) client: SimpleClient,
 }
