@@ -22,7 +22,7 @@ enum Layer {
     Engine,
     Adapters,
     Http,
-    /// `app`, and what only it and its peers may know: `config`, `telemetry`, `cli`, `demo`.
+    /// `app`, and what only it and its peers may know: `config`, `telemetry`, `cli`, `demo`, `check`.
     App,
     Main,
     /// `lib.rs`: names the modules and nothing in them.
@@ -38,7 +38,7 @@ impl Layer {
             "engine" => Some(Layer::Engine),
             "adapters" => Some(Layer::Adapters),
             "http" => Some(Layer::Http),
-            "app" | "config" | "telemetry" | "cli" | "demo" => Some(Layer::App),
+            "app" | "config" | "telemetry" | "cli" | "demo" | "check" => Some(Layer::App),
             "main" => Some(Layer::Main),
             "lib" => Some(Layer::Map),
             _ => None,
@@ -63,7 +63,7 @@ impl Layer {
 const HOMES: &[(&str, &[&str])] = &[
     // The programs that are whole by themselves start an actix `System`.
     ("actix", &["engine/actors", "app", "cli", "demo"]),
-    ("actix_web", &["http", "demo"]),
+    ("actix_web", &["http", "demo", "check"]),
     ("actix_http", &["http", "demo"]),
     ("rusqlite", &["adapters/store"]),
     ("tokio_postgres", &["adapters/store"]),
@@ -76,6 +76,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls", &["adapters/transport"]),
     ("webpki_roots", &["adapters/transport"]),
     ("prometheus", &["adapters/metrics"]),
+    ("httparse", &["demo"]),
 ];
 
 /// Crates that the pure layers do without.

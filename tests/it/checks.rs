@@ -6,7 +6,7 @@ use crate::support::manifests::topology_with;
 use crate::support::provider::Provider;
 use crate::support::raw;
 use crate::support::tenant::Tenant;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const LIMIT: usize = 2000;
 
@@ -171,14 +171,17 @@ fn a_head_that_is_no_http_gets_a_bare_400() {
     tenant.agent_request("GET", "/mcp/manifest.json").send().expect(200);
 }
 
-// Idempotency keys are not offered yet: one that is sent must not be silently ignored.
 #[test]
-fn an_idempotency_key_is_refused_rather_than_ignored() {
+fn a_turn_is_a_text_or_an_integer() {
     let (_gate, provider, tenant) = world();
-    let run = tenant.run_request(&json!({ "tool": "strict" })).header("Idempotency-Key", "k-1").send();
-    run.problem(400, "invalid_request");
-    let write = tenant.request("POST", "/v1/groups").json(&json!({ "name": "g", "rules": [] }));
-    write.header("Idempotency-Key", "k-1").send().problem(400, "invalid_request");
+    let run = |turn: &Value| tenant.run(&json!({ "tool": "strict", "context": { "turn": turn } }));
+    for bad in [json!(1.5), json!(true), json!([1]), json!({}), json!("t".repeat(129))] {
+        let problem = run(&bad).problem(400, "invalid_request");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("context.turn")), "{problem}");
+    }
     assert!(provider.calls().is_empty());
-    assert_eq!(tenant.items("/v1/groups").len(), 1, "only the group every organization begins with");
+    for good in [json!("t-1"), json!(7), json!(-7), json!(u64::MAX), Value::Null] {
+        let answer = run(&good);
+        assert!(answer.status != 400, "{good}: {}", answer.text());
+    }
 }

@@ -1,10 +1,12 @@
 //! Confirmation tokens: the end user's yes to one call, and to no other.
 
+use crate::support::eventually;
 use crate::support::gate::Gate;
-use crate::support::manifests::{having, topology_with};
-use crate::support::provider::Provider;
+use crate::support::manifests::{having, median, topology_with};
+use crate::support::provider::{Latch, Provider, Reply};
 use crate::support::tenant::Tenant;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 struct World {
@@ -211,5 +213,104 @@ fn a_tenant_can_demand_a_confirmation() {
     assert_eq!(tenant.call("go", &json!({}))["status"], "confirmation_required");
     assert!(tenant.manifest().iter().all(|tool| tool["requires_confirmation"] == true));
     tenant.patch("/v1/tools/pay", &json!({ "requires_confirmation": false })).problem(400, "invalid_request");
+    assert_eq!(provider.calls().len(), 1);
+}
+
+/// An organization with a key that cannot confirm, a tool that wants a confirmation and one that is reviewed.
+fn with_a_bot(fallback: &str) -> (Gate, Tenant, Tenant, Provider) {
+    let gate = Gate::start();
+    let tenant = gate.tenant("acme");
+    let provider = Provider::median(&[median("refund", "reviewed"), median("greet", "low")]);
+    tenant.endpoint("medians", &provider);
+    tenant.patch("/v1/tools/greet", &json!({ "requires_confirmation": true })).expect(200);
+    tenant.patch("/v1/org", &json!({ "confirmation_fallback": fallback })).expect(200);
+    let bot = tenant.as_agent(&tenant.agent_key(&json!({ "name": "bot", "groups": ["default"], "confirms": false })));
+    (gate, tenant, bot, provider)
+}
+
+#[test]
+fn who_cannot_confirm_is_refused_unless_the_organization_says_otherwise() {
+    let (_gate, tenant, bot, provider) = with_a_bot("refuse");
+    for tool in ["refund", "greet"] {
+        let refused = bot.run(&json!({ "tool": tool }));
+        refused.problem(403, "forbidden");
+        assert_eq!(tenant.call(tool, &json!({}))["status"], "confirmation_required", "others can");
+    }
+    assert!(tenant.items("/v1/approvals").is_empty() && tenant.items("/v1/runs").is_empty());
+    assert!(provider.calls().is_empty());
+}
+
+#[test]
+fn for_who_cannot_confirm_a_teammate_may_be_asked() {
+    let (_gate, tenant, bot, provider) = with_a_bot("approval");
+    for (tool, risk) in [("refund", "reviewed"), ("greet", "low")] {
+        let asked = tenant.call(tool, &json!({}));
+        let token = asked["confirmation"]["token"].clone();
+        let with_token = bot.run(&json!({ "tool": tool, "confirmation": token }));
+        with_token.problem(409, "confirmation_mismatch");
+        let (run, approval) = bot.hold(tool, &json!({}));
+        assert_eq!((&approval["tool"], &approval["risk"]), (&json!(tool), &json!(risk)));
+        let before = provider.calls().len();
+        tenant.decide(&approval, "approve").expect(200);
+        bot.becomes(&run, "completed");
+        assert_eq!(provider.calls().len(), before + 1);
+        let mark = json!({ "kind": "teammate", "by": "first" });
+        assert_eq!(provider.last_call().json()["context"]["approval"], mark);
+        assert_eq!(tenant.call(tool, &json!({}))["status"], "confirmation_required", "who can confirm still does");
+    }
+    let (denied, approval) = bot.hold("greet", &json!({}));
+    tenant.decide(&approval, "deny").expect(200);
+    assert_eq!(bot.agent_run(&denied)["status"], "denied");
+    assert_eq!(provider.calls().len(), 2);
+}
+
+// b2-mcp#134: `confirm:true` set by the model itself.
+#[test]
+fn no_argument_confirms() {
+    let (_gate, tenant, _bot, provider) = with_a_bot("refuse");
+    let token = tenant.call("greet", &json!({}))["confirmation"]["token"].clone();
+    for args in [json!({ "confirm": true }), json!({ "confirmed": "yes" }), json!({ "confirmation": token })] {
+        let refused = tenant.run(&json!({ "tool": "greet", "args": args }));
+        let problem = refused.problem(422, "invalid_arguments");
+        assert_eq!(problem["errors"][0]["keyword"], "additionalProperties", "{problem}");
+    }
+    // Where the tool takes any argument it is one more of them, and confirms nothing.
+    let world = world();
+    let token = world.token();
+    for member in ["confirm", "confirmation", "approved"] {
+        let args = json!({ "amount": 5, "to": "ann", member: token });
+        assert_eq!(world.tenant.call("pay", &args)["status"], "confirmation_required", "{member}");
+    }
+    for stray in ["confirm", "confirmed", "approval"] {
+        let body = json!({ "tool": "pay", "args": { "amount": 5, "to": "ann" }, stray: true });
+        world.tenant.run(&body).problem(400, "invalid_request");
+    }
+    assert!(provider.calls().is_empty() && world.provider.calls().is_empty());
+}
+
+#[test]
+fn a_used_token_waits_for_the_run_it_started() {
+    let (_gate, tenant, _bot, provider) = with_a_bot("refuse");
+    let token = tenant.call("greet", &json!({}))["confirmation"]["token"].clone();
+    let latch = Arc::new(Latch::default());
+    provider.next(Reply::Held(Arc::clone(&latch), Box::new(Reply::text(200, r#"{"result":"hi"}"#))));
+    let same = json!({ "tool": "greet", "confirmation": token });
+    let client = || {
+        let request = tenant.run_request(&same);
+        std::thread::spawn(move || request.send().expect(200).json())
+    };
+    let first = client();
+    eventually("it is sent", || provider.calls().pop());
+    let at_once = tenant.run_request(&same).header("Prefer", "wait=0").send().expect(202).json();
+    assert_eq!(at_once["status"], "pending");
+    let others = [client(), client()];
+    latch.open();
+    let run = first.join().expect("it is answered");
+    assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("hi")));
+    for other in others {
+        assert_eq!(other.join().expect("it is answered"), run);
+    }
+    assert_eq!(at_once["correlation_id"], run["correlation_id"]);
+    assert_eq!(tenant.run(&same).expect(200).json(), run);
     assert_eq!(provider.calls().len(), 1);
 }

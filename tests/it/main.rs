@@ -1,6 +1,11 @@
 //! The whole gateway from outside: real HTTP in, real providers behind, a real database in a temporary folder. One file
 //! a behaviour. Time passes only when a test turns the clock; `support` has what all of them use.
 
+mod agent_provider;
+mod approval_checks;
+mod approval_dispatch;
+mod approvals;
+mod approvals_api;
 mod arguments;
 mod callback_signatures;
 mod callbacks;
@@ -18,11 +23,18 @@ mod load;
 mod manifest;
 mod median;
 mod metrics;
+mod mutation_faults;
+mod mutation_steps;
+mod operation_moves;
+mod operations;
+mod org_hooks;
 mod outbound;
 mod program;
 mod prometheus;
 mod rate_limits;
 mod retention;
+mod reviewer;
+mod run_idempotency;
 mod runs;
 mod support;
 mod sync_failures;
@@ -32,3 +44,5 @@ mod tenancy;
 mod topology;
 mod topology_faults;
 mod unknown_tools;
+mod webhook;
+mod write_idempotency;

@@ -204,7 +204,7 @@ fn a_slow_call_can_be_asked_for_later() {
 #[test]
 fn high_risk_waits_for_a_person_and_is_denied_by_time() {
     let (gate, provider, tenant) = world(&[median("erase", "high")]);
-    let run = tenant.run(&json!({ "tool": "erase" })).expect(202).json();
+    let run = tenant.call_held("erase", &json!({}));
     assert_eq!((&run["status"], &run["started"]), (&json!("awaiting_approval"), &json!(false)));
     assert_eq!(tenant.agent_run(&run)["status"], "awaiting_approval");
     gate.advance(Duration::from_secs(14 * 60 + 58));
@@ -224,9 +224,11 @@ fn reviewed_asks_the_user_first_and_is_then_held() {
     let asked = tenant.run(&json!({ "tool": "closeAccount" })).expect(200).json();
     assert_eq!((&asked["status"], &asked["started"]), (&json!("confirmation_required"), &json!(false)));
     let token = asked["confirmation"]["token"].clone();
-    let held = tenant.run(&json!({ "tool": "closeAccount", "confirmation": token })).expect(202).json();
+    let confirmed = json!({ "tool": "closeAccount", "confirmation": token });
+    let run = || tenant.run_request(&confirmed).header("Prefer", "wait=0").send().expect(202).json();
+    let held = run();
     assert_eq!((&held["status"], &held["started"]), (&json!("awaiting_approval"), &json!(false)));
-    let again = tenant.run(&json!({ "tool": "closeAccount", "confirmation": token })).expect(202).json();
+    let again = run();
     assert_eq!(again["correlation_id"], held["correlation_id"], "one token, one run");
     assert!(provider.calls().is_empty(), "nothing was sent");
 }
@@ -249,7 +251,7 @@ fn a_tenant_can_raise_a_risk_and_never_lower_it() {
     let (_gate, provider, tenant) = world(&[median("find", "low"), median("erase", "high")]);
     tenant.patch("/v1/tools/erase", &json!({ "risk": "low" })).problem(400, "invalid_request");
     tenant.patch("/v1/tools/find", &json!({ "risk": "high" })).expect(200);
-    assert_eq!(tenant.call("find", &json!({}))["status"], "awaiting_approval");
+    assert_eq!(tenant.call_held("find", &json!({}))["status"], "awaiting_approval");
     let listed = tenant.manifest();
     assert!(listed.iter().all(|tool| tool["risk"] == "high"), "{listed:?}");
     assert!(provider.calls().is_empty());

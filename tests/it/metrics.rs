@@ -1,5 +1,6 @@
 //! What Prometheus is told: every family of the contract, and labels that cannot run away.
 
+use crate::support::agent_provider::{ReceiptProvider, mutation};
 use crate::support::eventually;
 use crate::support::gate::Gate;
 use crate::support::manifests::{median, topology};
@@ -7,6 +8,7 @@ use crate::support::provider::{Provider, Reply};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use toolgate::demo::agent_provider::{Fault, FaultPoint, What};
 
 /// One series: its labels and value.
 type Series = (BTreeMap<String, String>, f64);
@@ -68,7 +70,7 @@ fn every_family_is_counted_by_what_happens() {
     medians.next(Reply::text(500, "{}"));
     find();
     tenant.call("go", &json!({}));
-    tenant.call("erase", &json!({}));
+    tenant.run_request(&json!({ "tool": "erase" })).header("Prefer", "wait=0").send().expect(202);
     let (first, other) = (tenant.call("ask", &json!({})), tenant.call("ask", &json!({})));
     let node = endpoint.node(&gate);
     node.complete("m-1", first["correlation_id"].as_str().expect("an id"), &json!(1)).expect(202);
@@ -221,4 +223,29 @@ fn a_callback_to_nowhere_is_counted_without_an_organization() {
     let request = request.header("webhook-id", "m").header("webhook-timestamp", node.seconds().to_string());
     request.header("webhook-signature", "v1,AAAA").send().problem(401, "invalid_signature");
     assert_eq!(sum(&gate.metrics(), "toolgate_callbacks_total", &[("org", ""), ("outcome", "bad_signature")]), 1.0);
+}
+
+#[test]
+fn a_run_whose_receipt_is_found_counts_once_by_how_it_ended() {
+    let provider = ReceiptProvider::of(vec![mutation("wish.grant", Duration::from_secs(5))]);
+    provider.set_fault_plan(|point: &FaultPoint| match (point.what, point.nth) {
+        (What::Call, _) => Fault::ResetAfter,
+        (What::Receipt, 1) => Fault::PendingAfter,
+        _ => Fault::None,
+    });
+    let gate = Gate::start();
+    let tenant = gate.tenant("acme");
+    tenant.post("/v1/endpoints", &provider.registration("wishes")).expect(201);
+    let wish = json!({ "tool": "wish.grant", "args": { "wish": "one" } });
+    let run = tenant.run_request(&wish).header("Prefer", "wait=0").send().expect(202).json();
+    let operations = |state| sum(&gate.metrics(), "toolgate_operations", &[("org", "acme"), ("state", state)]);
+    eventually("its outcome is uncertain", || (operations("uncertain") > 0.0).then_some(()));
+    eventually("its receipt is found", || {
+        gate.advance(Duration::from_secs(1));
+        (tenant.agent_run(&run)["status"] == "completed").then_some(())
+    });
+    let text = gate.metrics();
+    let runs = |status| sum(&text, "toolgate_runs_total", &[("org", "acme"), ("status", status)]);
+    assert_eq!((runs("completed"), runs("uncertain")), (1.0, 0.0));
+    eventually("nothing is uncertain any more", || (operations("uncertain") == 0.0).then_some(()));
 }

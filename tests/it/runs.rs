@@ -129,7 +129,7 @@ fn a_held_run_can_be_given_up() {
     let provider = Provider::median(&[median("erase", "high")]);
     let tenant = gate.tenant("acme");
     tenant.endpoint("shop", &provider);
-    let run = tenant.call("erase", &json!({}));
+    let run = tenant.call_held("erase", &json!({}));
     let cancelled = tenant.agent_request("DELETE", &path_of(&run)).send().expect(200).json();
     assert_eq!((&cancelled["status"], &cancelled["started"]), (&json!("cancelled"), &json!(false)));
     gate.advance(Duration::from_secs(3600));

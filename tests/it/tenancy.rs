@@ -31,13 +31,14 @@ fn alpha(gate: &Gate) -> Alpha {
     let medians = Provider::median(&[median("alphaErase", "high")]);
     let tenant = gate.tenant("alpha-org");
     let endpoint = tenant.endpoint("alpha-endpoint", &topologies);
+    tenant.patch("/v1/org", &json!({ "webhook": { "url": "https://alpha-hook.invalid" } })).expect(200);
     let second = tenant.endpoint("alpha-medians", &medians);
     tenant.post("/v1/groups", &json!({ "name": "alpha-group", "rules": [] })).expect(201);
     let key =
         tenant.post("/v1/agent-keys", &json!({ "name": "alpha-key", "groups": ["alpha-group"] })).expect(201).json();
     let workspace = tenant.post("/v1/workspace-keys", &json!({ "name": "alpha-workspace" })).expect(201).json();
     let ask = tenant.call("alpha-ask", &json!({ "q": "alpha-argument" }));
-    let held = tenant.call("alphaErase", &json!({}));
+    let held = tenant.call_held("alphaErase", &json!({}));
     tenant.patch("/v1/tools/alpha-go", &json!({ "risk": "medium" })).expect(200);
     let syncs = tenant.items(&format!("/v1/endpoints/{}/syncs", endpoint.id));
     let audit = tenant.items("/v1/audit");
@@ -52,6 +53,8 @@ fn alpha(gate: &Gate) -> Alpha {
         text(&held["correlation_id"]),
         text(&syncs[0]["id"]),
     ];
+    let told = tenant.items("/v1/deliveries").into_iter().chain(tenant.items("/v1/approvals"));
+    addresses.extend(told.map(|item| text(&item["id"])));
     addresses.extend(audit.iter().filter_map(|entry| entry["id"].as_str()).map(str::to_owned));
     addresses.extend(["alpha-ask", "alpha-go", "alphaErase", "alpha-group", "alpha-endpoint"].map(str::to_owned));
     let mut marks = addresses.clone();
@@ -74,7 +77,7 @@ impl Alpha {
     /// Everything of it that could have been changed by somebody else.
     fn state(&self) -> Vec<Value> {
         let lists = ["/v1/endpoints", "/v1/tools", "/v1/groups", "/v1/agent-keys", "/v1/workspace-keys"];
-        let lists = lists.into_iter().chain(["/v1/runs", "/v1/audit"]);
+        let lists = lists.into_iter().chain(["/v1/runs", "/v1/approvals", "/v1/audit"]);
         let mut items: Vec<Value> = lists.flat_map(|path| self.tenant.items(path)).collect();
         items.push(self.tenant.get("/v1/org").expect(200).json());
         for item in &mut items {
@@ -103,6 +106,7 @@ fn good_body(operation: &Operation) -> Option<Value> {
         ("POST", "/v1/groups" | "/v1/agent-keys" | "/v1/workspace-keys" | "/admin/v1/orgs") => json!({}),
         ("POST", "/v1/endpoints/{id}/sync" | "/v1/endpoints/{id}/rotate-secret") => json!({}),
         ("POST", "/admin/v1/orgs/{id}/workspace-keys") => json!({}),
+        ("POST", "/v1/approvals/{id}") => json!({ "decision": "deny" }),
         ("POST", "/callbacks/{endpoint_id}") => json!({}),
         (method, path) => panic!("{method} {path} has no body in this test yet"),
     })
@@ -247,7 +251,7 @@ fn a_call_that_outlives_its_organization_holds_nothing_up() {
     let caller = std::thread::spawn(move || request.send());
     eventually("the call is sent", || (provider.calls().len() == 1).then_some(()));
     gate.operator("DELETE", &format!("/admin/v1/orgs/{}", tenant.org_id), None).expect(204);
-    assert_eq!(caller.join().expect("it is answered").expect(200).json()["status"], "cancelled");
+    assert_eq!(caller.join().expect("it is answered").expect(200).json()["status"], "uncertain");
     latch.open();
     // A stop waits for calls under way, and fails the test when one has to be cut off.
     gate.restart();
@@ -289,4 +293,30 @@ fn a_deleted_organization_ends_its_runs_and_its_keys_and_keeps_its_slug() {
     gate.advance(Duration::from_secs(331));
     eventually("others are synced", || (other_provider.fetches().len() == 2).then_some(()));
     assert_eq!(provider.fetches().len(), 1, "nothing is synced for it any more");
+}
+
+#[test]
+fn a_deleted_organization_does_not_call_cancelled_what_was_sent() {
+    let gate = Gate::start();
+    let provider = Provider::median(&[median("erase", "high"), median("note", "medium")]);
+    let tenant = gate.tenant("acme");
+    tenant.endpoint("desk", &provider);
+    let latch = Arc::new(Latch::default());
+    let ask = |tool: &str| {
+        provider.next(Reply::Held(Arc::clone(&latch), Box::new(Reply::text(200, r#"{"result":1}"#))));
+        let request = tenant.run_request(&json!({ "tool": tool })).header("Prefer", "wait=60");
+        std::thread::spawn(move || request.send())
+    };
+    let approved = ask("erase");
+    let approval = eventually("a teammate is asked", || tenant.items("/v1/approvals?state=open").pop());
+    let path = format!("/v1/approvals/{}", text(&approval["id"]));
+    tenant.post(&path, &json!({ "decision": "approve" })).expect(200);
+    let plain = ask("note");
+    eventually("both are sent", || (provider.calls().len() == 2).then_some(()));
+    gate.operator("DELETE", &format!("/admin/v1/orgs/{}", tenant.org_id), None).expect(204);
+    for client in [approved, plain] {
+        let run = client.join().expect("it is answered").expect(200).json();
+        assert_eq!((&run["status"], &run["started"]), (&json!("uncertain"), &json!(true)), "{run}");
+    }
+    latch.open();
 }

@@ -198,6 +198,51 @@ fn a_wrong_command_line_exits_with_2_and_a_refusal_with_1() {
 }
 
 #[test]
+fn an_administrator_decides_and_sets_who_is_told() {
+    let gateway = Gateway::start();
+    let key = gateway.workspace_key();
+    let create = ["endpoint", "create", "shop", "--dialect", "topology", "--base-url", "https://shop.invalid"];
+    gateway.done(&key, &[create.as_slice(), &["--auth-value", "s", "--tools", TOOLS]].concat());
+    gateway.done(&key, &["tool", "update", "send-mail", "--risk", "high"]);
+    let agent = gateway.json(&key, &["key", "create", "bot"]);
+    let run = gateway.json(text(&agent["key"]), &["run", "call", "send-mail", "--wait", "0"]);
+    assert_eq!(run["status"], "awaiting_approval", "{run}");
+    let table = gateway.done(&key, &["approval", "list", "--state", "open"]);
+    assert!(table.contains("send-mail") && table.contains("high"), "{table}");
+    let open = gateway.json(&key, &["approval", "list", "--state", "open"]);
+    let id = text(&open["items"][0]["id"]);
+    assert!(gateway.done(&key, &["approval", "get", id]).contains(text(&run["correlation_id"])));
+    let denied = gateway.json(&key, &["approval", "deny", id, "--note", "not today"]);
+    assert_eq!((text(&denied["state"]), text(&denied["note"])), ("denied", "not today"), "{denied}");
+    let said = gateway.refused(&key, &["approval", "approve", id], 1);
+    assert!(said.contains("409 already_decided"), "{said}");
+    assert_eq!(gateway.done(&key, &["approval", "list", "--state", "open"]), "none\n");
+    assert_eq!(gateway.done(&key, &["operation", "list"]), "none\n");
+    assert_eq!(gateway.done(&key, &["delivery", "list", "--state", "given_up"]), "none\n");
+
+    let hook = "https://hooks.example/x";
+    let settings = ["org", "settings", "--reviewer", hook, "--webhook", hook, "--confirmation-fallback", "approval"];
+    let set = gateway.json(&key, &settings);
+    assert!(text(&set["reviewer"]["secret"]).starts_with("whsec_"), "{set}");
+    assert_eq!((text(&set["webhook"]["url"]), text(&set["confirmation_fallback"])), (hook, "approval"));
+    let set = gateway.json(&key, &["org", "settings", "--reviewer", ""]);
+    assert_eq!((&set["reviewer"], text(&set["webhook"]["url"])), (&Value::Null, hook), "{set}");
+    assert!(set["webhook"].get("secret").is_none(), "{set}");
+}
+
+#[test]
+fn a_write_with_a_key_is_made_once() {
+    let gateway = Gateway::start();
+    let key = gateway.workspace_key();
+    let create = ["key", "create", "bot", "--idempotency-key", "k-1"];
+    let (first, again) = (gateway.json(&key, &create), gateway.json(&key, &create));
+    assert_eq!((&again["id"], &again["key"]), (&first["id"], &Value::Null));
+    assert!(text(&first["key"]).starts_with("tg_ag_"));
+    let said = gateway.refused(&key, &["key", "create", "other", "--idempotency-key", "k-1"], 1);
+    assert!(said.contains("409 operation_conflict"), "{said}");
+}
+
+#[test]
 fn settings_are_checked_all_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("toolgate.toml");

@@ -1,8 +1,11 @@
 //! What every behaviour is tested with: a whole gateway, an HTTP client, and providers that do as they are told.
 
+pub(crate) mod agent_provider;
+pub(crate) mod approvals;
 pub(crate) mod binary;
 pub(crate) mod client;
 pub(crate) mod gate;
+pub(crate) mod hook;
 pub(crate) mod keep_alive;
 pub(crate) mod manifests;
 pub(crate) mod node;

@@ -120,6 +120,13 @@ impl Tenant {
         self.run_request(body).send()
     }
 
+    /// Runs a tool that a person is asked about, and does not wait for that person.
+    #[track_caller]
+    pub(crate) fn call_held(&self, tool: &str, args: &Value) -> Value {
+        let request = self.run_request(&json!({ "tool": tool, "args": args }));
+        request.header("Prefer", "wait=0").send().expect(202).json()
+    }
+
     /// Runs a tool with these arguments and answers the run, whatever became of it.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, args: &Value) -> Value {
