@@ -11,12 +11,11 @@ use std::process::Command;
 use std::time::Duration;
 use support::load::{self, Measured};
 use support::process::{Process, free_address, start_nginx, wait_for};
-use support::provider;
+use support::{gateway, provider};
 
 const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 3;
 const PACED_PER_SECOND: u32 = 1_000;
-const OPERATOR_TOKEN: &str = "tg_op_003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf3XKEij";
 
 /// One way to the provider.
 struct Way {
@@ -68,45 +67,13 @@ fn main() {
 }
 
 fn toolgate(folder: &std::path::Path, upstream: SocketAddr) -> Way {
-    let address = free_address();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    command
-        .arg("serve")
-        .env("TOOLGATE_SERVER__LISTEN", address.to_string())
-        .env("TOOLGATE_METRICS__LISTEN", free_address().to_string())
-        .env("TOOLGATE_DATA_DIR", folder.join("data"))
-        .env("TOOLGATE_OPERATOR__TOKEN", OPERATOR_TOKEN)
-        .env("TOOLGATE_EGRESS__ALLOW", "127.0.0.0/8")
-        .env("TOOLGATE_EGRESS__DEFAULT_ALLOW", "true")
-        .env("TOOLGATE_LOG__LEVEL", "warn");
-    for scope in ["ORGANIZATION", "AGENT_KEY", "TOOL", "CALLER"] {
-        command.env(format!("TOOLGATE_LIMITS__{scope}_PER_SECOND"), "1000000");
-        command.env(format!("TOOLGATE_LIMITS__{scope}_PER_SECOND_BURST"), "1000000");
-    }
-    let process = Process::start(&mut command);
-    wait_for(address);
-    let base = format!("http://{address}");
-    let org = post(&base, "/admin/v1/orgs", OPERATOR_TOKEN, r#"{"slug":"bench","name":"Bench"}"#);
-    let workspace = org["workspace_key"].as_str().expect("a key").to_owned();
     let registration = format!(
         r#"{{"name":"fast","dialect":"median","base_url":"http://{upstream}","auth":{{"signing_secret":"bench"}}}}"#
     );
-    let endpoint = post(&base, "/v1/endpoints", &workspace, &registration);
-    assert_eq!(endpoint["state"], "connected", "{endpoint}");
-    let key = post(&base, "/v1/agent-keys", &workspace, r#"{"name":"bench","groups":["default"]}"#);
-    let key = key["key"].as_str().expect("a key");
+    let gate = gateway::start(folder, &registration);
     let body = r#"{"tool":"echo","args":{"text":"hello","count":3}}"#;
-    let request = load::request(address, "/mcp/run", &format!("X-Auth: {key}\r\n"), body);
-    Way { name: "toolgate", target: address, request, process: Some(process) }
-}
-
-fn post(base: &str, path: &str, key: &str, body: &str) -> serde_json::Value {
-    let mut answer = ureq::post(format!("{base}{path}"))
-        .header("X-Auth", key)
-        .header("Content-Type", "application/json")
-        .send(body)
-        .unwrap_or_else(|error| panic!("{path}: {error}"));
-    answer.body_mut().read_json().expect("JSON")
+    let request = load::request(gate.address, "/mcp/run", &format!("X-Auth: {}\r\n", gate.agent_key), body);
+    Way { name: "toolgate", target: gate.address, request, process: Some(gate.process) }
 }
 
 fn measure(ways: &[Way], for_long: Duration) -> Vec<Best> {

@@ -3,18 +3,18 @@
 
 mod support;
 
-use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::fixture;
+use support::{bare, fixture};
 use tempfile::TempDir;
 use toolgate::engine::ports::Store;
+use toolgate::engine::store_port::Admission;
 
 const FOR: Duration = Duration::from_secs(2);
 
 fn main() {
     let folder = TempDir::new().expect("a temporary folder");
-    let bare = bare_inserts_per_second(&folder);
+    let bare = bare::inserts_per_second(folder.path(), FOR);
     println!("{:<44} {bare:>10.0} /s   (baseline)", "bare SQLite insert, durable");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -29,7 +29,7 @@ fn main() {
         let begun = Instant::now();
         let mut taken = 0u32;
         while begun.elapsed() < FOR {
-            if store.record_later(std::sync::Arc::new(fixture::finished_run(&org))) {
+            if store.record_later(std::sync::Arc::new(fixture::finished_run(&org)), false) {
                 taken += 1;
             } else {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -41,25 +41,6 @@ fn main() {
     });
 }
 
-fn bare_inserts_per_second(folder: &TempDir) -> f64 {
-    let connection = Connection::open(folder.path().join("bare.db")).expect("a database");
-    connection.pragma_update(None, "journal_mode", "WAL").expect("WAL");
-    connection.pragma_update(None, "synchronous", "FULL").expect("FULL");
-    connection.execute("CREATE TABLE runs (id BLOB PRIMARY KEY, document TEXT)", []).expect("a table");
-    let document = "x".repeat(600);
-    let begun = Instant::now();
-    let mut count = 0u32;
-    while begun.elapsed() < FOR {
-        let id = uuid::Uuid::now_v7();
-        connection
-            .prepare_cached("INSERT INTO runs VALUES (?1, ?2)")
-            .and_then(|mut insert| insert.execute((id.as_bytes().as_slice(), &document)))
-            .expect("an insert");
-        count += 1;
-    }
-    f64::from(count) / begun.elapsed().as_secs_f64()
-}
-
 async fn inserts_per_second(store: &Arc<dyn Store>, org: &fixture::BenchOrg, tasks: usize) -> f64 {
     let begun = Instant::now();
     let workers: Vec<_> = (0..tasks)
@@ -68,7 +49,7 @@ async fn inserts_per_second(store: &Arc<dyn Store>, org: &fixture::BenchOrg, tas
             tokio::spawn(async move {
                 let mut count = 0u32;
                 while begun.elapsed() < FOR {
-                    store.insert_run(&fixture::open_run(&org), None).await.expect("stored");
+                    store.insert_run(&fixture::open_run(&org), Admission::default()).await.expect("stored");
                     count += 1;
                 }
                 count

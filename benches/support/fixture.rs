@@ -12,8 +12,8 @@ use toolgate::domain::ids::{AuditId, EndpointId, GroupId, KeyId, OrgId, RunId, S
 use toolgate::domain::json::JsonText;
 use toolgate::domain::key::{WorkspaceKey, hash};
 use toolgate::domain::manifest::{SyncOutcome, SyncTrigger};
-use toolgate::domain::org::{LimitOverrides, Org, OrgState, Retention};
-use toolgate::domain::run::{Run, RunIntent, RunOutcome, RunStatus};
+use toolgate::domain::org::{ConfirmationFallback, LimitOverrides, Org, OrgState, Retention};
+use toolgate::domain::run::{CallContext, Run, RunIntent, RunOutcome, RunStatus};
 use toolgate::domain::secret::Secret;
 use toolgate::domain::time::Timestamp;
 use toolgate::domain::tool::{DeclaredTool, Dialect, ToolKind, ToolSpec};
@@ -56,6 +56,7 @@ fn audit(org_id: OrgId) -> AuditEntry {
         object: "bench".to_owned(),
         changes: JsonText::of(&json!({})),
         from: String::new(),
+        write: None,
     }
 }
 
@@ -72,6 +73,9 @@ pub async fn add_org(store: &dyn Store, number: usize, tools: usize) -> BenchOrg
         tenant_limits: LimitOverrides::default(),
         egress_allow: Vec::new(),
         retention: Retention::default(),
+        reviewer: None,
+        webhook: None,
+        confirmation_fallback: ConfirmationFallback::default(),
         version: 1,
         created_at: at,
         updated_at: at,
@@ -182,6 +186,7 @@ fn declared(number: usize) -> DeclaredTool {
         llm_format: false,
         mutating: false,
         timeout: None,
+        provider: None,
         hash: sha256_hex(&declared),
     };
     DeclaredTool { spec, declared }
@@ -202,7 +207,8 @@ pub fn open_run(org: &BenchOrg) -> Run {
         tool_hash: "0".repeat(64),
         request_id: Some("r-1".to_owned()),
         caller: Some("whatsapp:+201000000000".to_owned()),
-        conversation: None,
+        keyed: false,
+        context: CallContext::default(),
         arguments_sent: JsonText::of(&json!({"customer": "ACME GmbH", "limit": "20", "since": "2026-01-01"})),
         arguments_coerced: Some(JsonText::of(&json!({"customer": "ACME GmbH", "limit": 20, "since": "2026-01-01"}))),
         created_at: now(),
@@ -213,6 +219,7 @@ pub fn open_run(org: &BenchOrg) -> Run {
         outcome: RunOutcome::bare(RunStatus::Pending, true),
         provider_correlation_id: None,
         withheld_result: None,
+        operation_id: None,
         attempts: Vec::new(),
         updated_at: now(),
         finished_at: None,

@@ -1,11 +1,14 @@
-//! What the benches share: processes, CPU clocks, a plain HTTP/1.1 load, a fast provider.
+//! What the benches share: processes, CPU clocks, a plain HTTP/1.1 load, fast providers, a bare insert.
 
 #![allow(dead_code, unreachable_pub, reason = "each bench is a program of its own and uses its part")]
 
+pub mod bare;
 pub mod fixture;
+pub mod gateway;
 pub mod load;
 pub mod process;
 pub mod provider;
+pub mod receipts;
 
 use std::time::{Duration, Instant};
 

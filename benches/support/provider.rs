@@ -1,6 +1,8 @@
 //! A provider that does as little as possible: every POST is answered with one fixed body, every GET with a manifest.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -12,18 +14,24 @@ pub const RESULT: &str = r#"{"result":{"text":"hello","count":3,"note":"a short 
 
 /// Serves until the process ends.
 pub fn serve(address: SocketAddr) -> ! {
+    serve_with(address, |head| Cow::Borrowed(if head.starts_with("GET") { MANIFEST } else { RESULT }))
+}
+
+/// Serves until the process ends, with the body that `answer` makes of a request's head.
+pub fn serve_with(address: SocketAddr, answer: impl Fn(&str) -> Cow<'static, str> + 'static) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    let answer = Rc::new(answer);
+    tokio::task::LocalSet::new().block_on(&runtime, async {
         let listener = TcpListener::bind(address).await.expect("the port is free");
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
             stream.set_nodelay(true).expect("a TCP option");
-            tokio::spawn(answer(stream));
+            tokio::task::spawn_local(talk(stream, Rc::clone(&answer)));
         }
     })
 }
 
-async fn answer(mut stream: TcpStream) {
+async fn talk(mut stream: TcpStream, answer: Rc<impl Fn(&str) -> Cow<'static, str>>) {
     let mut buffer = Vec::with_capacity(8192);
     loop {
         let Some((head, length)) = complete(&buffer) else {
@@ -32,7 +40,7 @@ async fn answer(mut stream: TcpStream) {
                 Ok(_) => continue,
             }
         };
-        let body = if buffer[..head].starts_with(b"GET") { MANIFEST } else { RESULT };
+        let body = answer(std::str::from_utf8(&buffer[..head]).expect("a head is text"));
         buffer.drain(..head + length);
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
