@@ -2,8 +2,8 @@
 
 use super::fault::CliFault;
 use super::input::{contents, secret};
-use super::output::printable;
-use crate::check::{self, CallbackOptions, CheckFault, CheckOptions, Line, SampleCall};
+use super::output::{printable, say};
+use crate::check::{self, CallbackOptions, CheckFault, CheckOptions, Line, SampleCall, Summary};
 use crate::domain::endpoint::EndpointAuth;
 use crate::domain::json::JsonText;
 use crate::domain::secret::Secret;
@@ -143,12 +143,14 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         }
     };
     let mut print = |line: &Line| {
-        if args.json { println!("{}", line.to_json()) } else { println!("{}", printable(&line.to_string())) }
+        let text = if args.json { line.to_json().to_string() } else { printable(&line.to_string()) };
+        say(&format!("{text}\n"));
     };
     match actix::System::new().block_on(check::run(&options, &mut print)) {
         Ok(summary) => {
             if !args.json {
-                println!("{} ok, {} failed, {} skipped", summary.ok, summary.failed, summary.skipped);
+                let Summary { ok, failed, skipped } = &summary;
+                say(&format!("{ok} ok, {failed} failed, {skipped} skipped\n"));
             }
             if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

@@ -1,6 +1,7 @@
 //! Answers for people: a list as a table, an item as a record.
 
 use serde_json::{Map, Value};
+use std::io::Write as _;
 
 /// Widest cell of a table but the last one of a row.
 const WIDEST_CELL: usize = 60;
@@ -34,6 +35,15 @@ pub(super) fn render(body: &Value, view: &View) -> String {
             }
             text
         }
+    }
+}
+
+/// Writes to standard output. Whoever reads it may have had enough, which is no fault.
+pub(super) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written {
+        std::process::exit(i32::from(error.kind() != std::io::ErrorKind::BrokenPipe));
     }
 }
 

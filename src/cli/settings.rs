@@ -1,5 +1,6 @@
 //! `toolgate config`: settings, checked before they are used.
 
+use super::output::say;
 use crate::config::{Config, ConfigFaults, documented_keys, process_environment};
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub(super) fn run(verb: &ConfigVerb) -> ExitCode {
     match verb {
         ConfigVerb::Check { config } => match load(config.as_deref()) {
             Ok(_) => {
-                println!("the settings are good");
+                say("the settings are good\n");
                 ExitCode::SUCCESS
             }
             Err(faults) => {
@@ -35,7 +36,7 @@ pub(super) fn run(verb: &ConfigVerb) -> ExitCode {
             }
         },
         ConfigVerb::Docs => {
-            print!("{}", documentation());
+            say(&documentation());
             ExitCode::SUCCESS
         }
     }

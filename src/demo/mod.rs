@@ -119,8 +119,8 @@ fn introduce(page: &mut Page, stage: &Stage, metrics_url: &str, once: bool) {
     );
     if !once {
         page.prose(
-            "Everything keeps running afterwards, so that you can repeat each command as it stands. One that creates \
-             something with a name is answered 409 name_taken the second time.",
+            "Everything keeps running afterwards, so that you can repeat each command as it stands. Some say something \
+             else the second time: a name is taken, an approval is decided, a key is made once more.",
         );
     }
     page.gap();

@@ -102,7 +102,14 @@ impl Engine {
         let timeout = Duration::from_millis(catalog.limits.reviewer_timeout_ms);
         match self.send_hook(&catalog, &hook, &message, timeout).await {
             Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body).ok(),
-            Ok(_) | Err(_) => None,
+            Ok(answer) => {
+                tracing::warn!(org = %catalog.org.slug, status = answer.status, "a reviewer did not answer 200");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(org = %catalog.org.slug, fault = error.kind.as_str(), "a reviewer could not be asked");
+                None
+            }
         }
     }
 

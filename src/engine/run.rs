@@ -450,9 +450,11 @@ fn patience_with_people(request: &RunRequest, begun: Instant) -> Patience {
 /// What a person is asked, of the coerced arguments that would be sent.
 fn summary(tool: &CatalogTool, arguments: &Value) -> String {
     const LONGEST: usize = 500;
+    let cut = |text: &str| {
+        let cut: String = text.chars().take(LONGEST).collect();
+        if cut.len() < text.len() { cut + "…" } else { cut }
+    };
     let title = tool.spec.title.as_deref().unwrap_or(&tool.spec.name);
-    let text = arguments.to_string();
-    let cut: String = text.chars().take(LONGEST).collect();
-    let ellipsis = if cut.len() < text.len() { "…" } else { "" };
-    format!("Run \"{title}\" ({}) with {cut}{ellipsis}", tool.spec.name)
+    let what = tool.spec.description.as_deref().map_or(String::new(), |text| format!(" {}", cut(text)));
+    format!("{title}:{what} Arguments: {}", cut(&arguments.to_string()))
 }

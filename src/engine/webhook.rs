@@ -57,6 +57,10 @@ impl Engine {
         };
         let tried = attempt_after(&delivery, failure, catalog.org.webhook.is_some(), self.clock().now());
         let given_up = tried.state == DeliveryState::GivenUp;
+        if given_up {
+            let error = tried.error.as_deref().unwrap_or_default();
+            tracing::warn!(org = %catalog.org.slug, delivery = %id, error, "a message to an application was given up");
+        }
         let audit = given_up.then(|| self.given_up(&delivery, tried.error.as_deref()));
         self.store().note_delivery(&DeliveryAttempt { audit, ..tried }).await
     }

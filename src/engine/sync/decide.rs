@@ -33,6 +33,10 @@ impl Engine {
             ..endpoint.sync.clone()
         };
         let changed = endpoint.sync.fault != state.fault;
+        if changed && let Some(fault) = &state.fault {
+            // Once for each reason: an endpoint that stays down is not told of every five minutes.
+            tracing::warn!(org = %org.slug, endpoint = %endpoint.settings.name, reason = fault.reason.as_str(), "a sync failed");
+        }
         self.finish(org, endpoint, record, state, None, changed).await
     }
 
