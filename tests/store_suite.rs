@@ -90,6 +90,7 @@ suite! { sqlite:
         a_finished_run_is_recorded_some_time_later
         what_was_to_be_recorded_later_can_be_waited_for
         runs_are_listed_newest_first_and_filtered
+        a_page_of_large_runs_is_a_short_one
         usage_counts_by_tool_and_status
         open_runs_are_those_that_can_still_change
         what_was_acknowledged_survives_a_restart

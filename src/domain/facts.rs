@@ -110,14 +110,18 @@ fn one_line(text: &str) -> String {
 /// A text on one line, without control characters, cut when it is very long.
 fn cut(text: &str, longest: usize) -> String {
     let mut line: String =
-        text.chars().take(longest).map(|c| if c.is_control() || is_direction(c) { ' ' } else { c }).collect();
+        text.chars().take(longest).map(|c| if c.is_control() || is_unseen(c) { ' ' } else { c }).collect();
     if text.chars().nth(longest).is_some() {
         line.push('…');
     }
     line
 }
 
-/// Characters that would turn the direction of what stands behind them.
-const fn is_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Characters that would turn the direction of what stands behind them, break the line, or say something that people do
+/// not see and models read. The joiners stay: Persian, Hindi and emoji are spelt with them.
+const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+    )
 }

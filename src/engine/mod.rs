@@ -85,6 +85,8 @@ struct Inner {
     turns: Turns,
     /// The right to check a manifest.
     decoding: Semaphore,
+    /// The right to read a large answer.
+    reading: Semaphore,
     conversations: Conversations,
     seal: ConfirmationSeal,
     in_flight: Arc<InFlight>,
@@ -105,6 +107,7 @@ impl Engine {
             syncs: SingleFlight::default(),
             turns: Turns::default(),
             decoding: Semaphore::new(1),
+            reading: Semaphore::new(1),
             conversations: Conversations::new(settings.conversations_tracked),
             seal: ConfirmationSeal::new(secrets.confirmation_key),
             in_flight: Arc::default(),

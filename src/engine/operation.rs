@@ -176,8 +176,12 @@ impl Engine {
         let request = agent_provider::encode_receipt_request(&endpoint.settings, &operation.intent);
         let (ended, attempt) = way.send(&request, Instant::now() + LOOK_TIMEOUT).await;
         way.leave(permit, &ended);
-        let answer = match &ended {
-            Ok(answer) => agent_provider::decode_receipt(&operation.intent, answer),
+        let answer = match ended {
+            Ok(answer) => {
+                let intent = operation.intent.clone();
+                let bytes = answer.body.len();
+                self.read_answer(bytes, move || agent_provider::decode_receipt(&intent, &answer)).await
+            }
             Err(error) => ReceiptAnswer::Unclear { code: fault_code(error.kind), message: String::new() },
         };
         let news = match answer {
@@ -244,7 +248,12 @@ impl Engine {
         way.leave(permit, &ended);
         record.attempts.push(attempt);
         let news = match ended {
-            Ok(answer) => News::of_verdict(agent_provider::decode_resend(&record.operation.intent, &answer), None),
+            Ok(answer) => {
+                let intent = record.operation.intent.clone();
+                let bytes = answer.body.len();
+                let read = move || agent_provider::decode_resend(&intent, &answer);
+                News::of_verdict(self.read_answer(bytes, read).await, None)
+            }
             Err(error) if error.bytes_sent => News::unclear(OperationEvent::Unclear, fault_code(error.kind).as_str()),
             Err(error) => News::unclear(OperationEvent::NotSent, fault_code(error.kind).as_str()),
         };

@@ -165,7 +165,10 @@ impl Engine {
                 // A used token answers its run, however its endpoint is by now.
                 if let Some(run) = Box::pin(self.run_of_token(access, &token)).await? {
                     let patience = patience(&tool, &request, begun);
-                    return Ok(RunReply::Run(Box::pin(self.await_known(run, patience)).await?));
+                    let run = Box::pin(self.await_known(run, patience)).await?;
+                    // With a key, whoever is not the first is told so, whichever of the two found the run.
+                    let is_replay = request.idempotency_key.is_some();
+                    return Ok(if is_replay { RunReply::Replay(run) } else { RunReply::Run(run) });
                 }
                 (Some(token), false)
             }

@@ -211,6 +211,27 @@ pub(crate) async fn runs_are_listed_newest_first_and_filtered(home: &mut Home) {
     assert_eq!(seen, newest_first);
 }
 
+pub(crate) async fn a_page_of_large_runs_is_a_short_one(home: &mut Home) {
+    let store = home.store();
+    let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;
+    let large = format!("\"{}\"", "x".repeat(3 << 20));
+    let mut runs: Vec<Run> = (0..4).map(|n| finished_run(&endpoint, after(n))).collect();
+    for run in &mut runs {
+        run.outcome = RunOutcome::completed(json(&large));
+        store.insert_run(run, Admission::default()).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut page = first(200);
+    loop {
+        let part = store.list_runs(tenant.org.id, &RunFilter::default(), &page).await.unwrap();
+        assert_eq!(part.items.len(), 1, "two of them are more than a page holds");
+        seen.extend(part.items.into_iter().map(|run| run.intent.id));
+        let Some(cursor) = part.next_cursor else { break };
+        page = PageRequest { limit: 200, cursor: Some(cursor) };
+    }
+    assert_eq!(seen, runs.iter().rev().map(|run| run.intent.id).collect::<Vec<_>>());
+}
+
 pub(crate) async fn usage_counts_by_tool_and_status(home: &mut Home) {
     let store = home.store();
     let (tenant, endpoint) = tenant_with_endpoint(store, "acme").await;

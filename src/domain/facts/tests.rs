@@ -206,6 +206,18 @@ fn a_providers_text_stays_on_its_line() {
 }
 
 #[test]
+fn a_fact_holds_nothing_that_people_do_not_see() {
+    let unseen = ['\u{ad}', '\u{200b}', '\u{200e}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{feff}', '\u{e0041}'];
+    for c in unseen {
+        let evidence = set(vec![entity("ORD-1", Some(&format!("gift{c}card")))]);
+        assert_eq!(facts(&evidence, &in_language("en")), ["Found: order gift card (ORD-1)."], "{c:?}");
+    }
+    let persian = "می\u{200c}خواهم";
+    let evidence = set(vec![entity("ORD-1", Some(persian))]);
+    assert!(facts(&evidence, &in_language("en"))[0].contains(persian), "a joiner is part of the spelling");
+}
+
+#[test]
 fn what_no_evidence_supports_is_listed_as_it_stands() {
     let en = in_language("en");
     for (text, expected) in [
@@ -227,6 +239,18 @@ fn what_no_evidence_supports_is_listed_as_it_stands() {
         unsupported("Am 15. Januar 2026, nicht am 16. Februar 2026.", &whole(), &in_language("de")),
         ["16. Februar 2026"]
     );
+}
+
+#[test]
+fn the_first_64_kib_of_a_text_are_scanned() {
+    let en = in_language("en");
+    for (text, expected) in [
+        (format!("{}4711", "ä ".repeat(20_000)), &["4711"][..]),
+        (format!("{} 4711", "ä".repeat(40_000)), &[]),
+        (format!("a{} 4711", "ä".repeat(40_000)), &[]),
+    ] {
+        assert_eq!(unsupported(&text, &whole(), &en), expected, "{} bytes", text.len());
+    }
 }
 
 fn anything() -> impl Strategy<Value = Value> {

@@ -6,7 +6,7 @@ use super::sign_if_wanted;
 use super::way::{Way, fault_code, is_connect_fault};
 use crate::dialects::{self, AnswerContext, ApprovalMark, CallAnswer, InboundAnswer, OutboundRequest, agent_provider};
 use crate::domain::ids::RunId;
-use crate::domain::operation::{Operation, OperationEvent, OperationProgress, OperationVerdict};
+use crate::domain::operation::{Operation, OperationEvent, OperationMark, OperationProgress, OperationVerdict};
 use crate::domain::risk::Risk;
 use crate::domain::run::{Attempt, Run, RunOutcome, RunStatus};
 use crate::domain::tool::{Dialect, ToolKind};
@@ -51,6 +51,27 @@ const RECORD_AGAIN_AFTER_MS: [u64; 6] = [50, 200, 1_000, 3_000, 10_000, 30_000];
 /// A call is repeated at most so often, where it may be at all.
 const MAX_REPEATS: u32 = 2;
 
+/// All that an answer is read by.
+struct Reading {
+    tool: Arc<CatalogTool>,
+    run: Arc<Run>,
+    mark: Option<OperationMark>,
+    repeatable: bool,
+}
+
+impl Reading {
+    fn of(&self, answer: &InboundAnswer) -> CallAnswer {
+        let context = &self.run.intent.context;
+        let context = AnswerContext {
+            operation: self.mark.as_ref(),
+            repeatable: self.repeatable,
+            locale: context.locale.as_deref(),
+            timezone: context.timezone.as_deref(),
+        };
+        dialects::decode_answer(self.tool.endpoint.settings.dialect, &self.tool.spec, &context, answer)
+    }
+}
+
 /// What an exchange brought.
 pub(in crate::engine) struct Exchanged {
     pub(in crate::engine) answer: CallAnswer,
@@ -90,7 +111,7 @@ impl Dispatch {
                 self.way().leave(permit, &result);
             }
             let answer = match result {
-                Ok(answer) => self.read(&answer),
+                Ok(answer) => self.read(answer).await,
                 Err(error) => self.without_answer(&error),
             };
             return Exchanged { answer, attempts };
@@ -109,15 +130,15 @@ impl Dispatch {
         }
     }
 
-    fn read(&self, answer: &InboundAnswer) -> CallAnswer {
-        let context = &self.run.intent.context;
-        let context = AnswerContext {
-            operation: self.operation.as_ref().map(|operation| &operation.intent.mark),
+    async fn read(&self, answer: InboundAnswer) -> CallAnswer {
+        let reading = Reading {
+            tool: Arc::clone(&self.tool),
+            run: Arc::clone(&self.run),
+            mark: self.operation.as_ref().map(|operation| operation.intent.mark.clone()),
             repeatable: self.is_repeatable(),
-            locale: context.locale.as_deref(),
-            timezone: context.timezone.as_deref(),
         };
-        dialects::decode_answer(self.tool.endpoint.settings.dialect, &self.tool.spec, &context, answer)
+        let bytes = answer.body.len();
+        self.engine.read_answer(bytes, move || reading.of(&answer)).await
     }
 
     fn way(&self) -> Way<'_> {

@@ -3,6 +3,7 @@
 //! **Invariant:** an approval is open only while its run is held; both end in one transaction.
 
 use super::operations::{self, OperationRow};
+use super::pages::Filling;
 use super::run_rows::RunRow;
 use super::runs::{self, ChangeRow};
 use super::{Db, audit, bytes, corrupt, deliveries, keys, maybe_time_at, pages, text_at, time_at, uuid_at};
@@ -135,10 +136,12 @@ pub(super) fn list(
          ORDER BY created_at DESC, id DESC LIMIT ?5"
     );
     let params = (bytes(org.uuid()), at.as_millis(), bytes(id), state.map(ApprovalState::as_str), pages::rows(page));
-    let found = db.all(&sql, params, approval_of)?;
-    let part = pages::page(found, page, |approval| (approval.created_at, approval.id.uuid()));
-    let items = part.items.into_iter().map(|approval| with_run(db, approval)).collect::<StoreResult<_>>()?;
-    Ok(Page { items, next_cursor: part.next_cursor })
+    let mut filling = Filling::default();
+    let found = db.until(&sql, params, |row| {
+        let view = with_run(db, approval_of(row)?)?;
+        Ok(filling.takes(view.run.intent.arguments().as_str().len()).then_some(view))
+    })?;
+    Ok(pages::filled_page(found, page, &filling, |view| (view.approval.created_at, view.approval.id.uuid())))
 }
 
 /// Ends the approval of a run; false when it has none that is open.

@@ -94,6 +94,23 @@ impl Db<'_> {
         Ok(found)
     }
 
+    /// The rows a query finds, until `read` has enough.
+    fn until<P: Params, T>(
+        &self,
+        sql: &str,
+        params: P,
+        mut read: impl FnMut(&Row<'_>) -> StoreResult<Option<T>>,
+    ) -> StoreResult<Vec<T>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let Some(item) = read(row)? else { break };
+            found.push(item);
+        }
+        Ok(found)
+    }
+
     /// Whether a query finds anything.
     fn exists<P: Params>(&self, sql: &str, params: P) -> StoreResult<bool> {
         Ok(self.conn.prepare_cached(sql)?.exists(params)?)

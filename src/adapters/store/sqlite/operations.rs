@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a step is taken only upon the one before it, whoever takes it.
 
+use super::pages::Filling;
 use super::rows::{self, ProviderTermsDoc, millis};
 use super::{Db, bytes, corrupt, maybe_time_at, pages, place, text_at, time_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
@@ -254,8 +255,14 @@ pub(super) fn list(
          ORDER BY o.created_at DESC, o.id DESC LIMIT ?5",
     );
     let params = (bytes(org.uuid()), at.as_millis(), bytes(id), state.map(OperationState::as_str), pages::rows(page));
-    let found = db.all(&sql, params, |row| listed(db, row))?;
-    Ok(pages::page(found, page, |view| {
+    let mut filling = Filling::default();
+    let found = db.until(&sql, params, |row| {
+        let view = listed(db, row)?;
+        let receipt = view.operation.progress.receipt.as_ref().map_or(0, |receipt| receipt.as_str().len());
+        let bytes = receipt + view.operation.intent.body.as_str().len();
+        Ok(filling.takes(bytes).then_some(view))
+    })?;
+    Ok(pages::filled_page(found, page, &filling, |view| {
         let intent = &view.operation.intent;
         (intent.created_at, intent.mark.id.uuid())
     }))

@@ -62,9 +62,39 @@ pub(super) fn rows(request: &PageRequest) -> i64 {
     i64::try_from(request.limit).unwrap_or(i64::MAX).saturating_add(1)
 }
 
+/// What a page may hold in all, as it is stored: 200 items of several megabytes each are a list that nobody can read and
+/// everybody pays for.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
+/// How much of a page is filled.
+#[derive(Default)]
+pub(super) struct Filling {
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl Filling {
+    /// Whether one more item of this size still belongs to the page: the first always does.
+    pub(super) fn takes(&mut self, bytes: usize) -> bool {
+        self.is_cut |= self.bytes > 0 && self.bytes.saturating_add(bytes) > MAX_PAGE_BYTES;
+        self.bytes = self.bytes.saturating_add(bytes.max(1));
+        !self.is_cut
+    }
+}
+
 /// Makes a page of what was found.
-pub(super) fn page<K: SortKey, T>(mut found: Vec<T>, request: &PageRequest, key: impl Fn(&T) -> K) -> Page<T> {
-    let more = found.len() > request.limit;
+pub(super) fn page<K: SortKey, T>(found: Vec<T>, request: &PageRequest, key: impl Fn(&T) -> K) -> Page<T> {
+    filled_page(found, request, &Filling::default(), key)
+}
+
+/// Makes a page of what was found until it was full.
+pub(super) fn filled_page<K: SortKey, T>(
+    mut found: Vec<T>,
+    request: &PageRequest,
+    filling: &Filling,
+    key: impl Fn(&T) -> K,
+) -> Page<T> {
+    let more = filling.is_cut || found.len() > request.limit;
     found.truncate(request.limit);
     let next_cursor = found.last().filter(|_| more).map(|last| URL_SAFE_NO_PAD.encode(key(last).write()));
     Page { items: found, next_cursor }

@@ -259,6 +259,11 @@ impl RunRow {
         }
     }
 
+    /// How much is sealed: nearly all of a large run.
+    pub(super) fn sealed_bytes(&self) -> usize {
+        self.arguments.as_ref().map_or(0, Vec::len) + self.outcome.sealed.as_ref().map_or(0, Vec::len)
+    }
+
     /// When the run is to be looked at, as long as it is open. While its receipt is looked for, its operation has a time
     /// of its own.
     pub(super) fn due_at(&self) -> Option<Timestamp> {

@@ -1,6 +1,7 @@
 //! Runs: the hot durable path. What can be prepared (documents, sealing) is prepared before the writer is asked.
 
 use super::operations::{self, ProgressRow};
+use super::pages::Filling;
 use super::run_rows::{self, BARE_COLUMNS, COLUMNS, OutcomeRow, RunRow};
 use super::{Db, admission, approvals, bytes, callbacks, corrupt, deliveries, pages, text_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
@@ -351,8 +352,12 @@ pub(super) fn list(db: &Db<'_>, org: OrgId, filter: &RunFilter, page: &PageReque
         filter.endpoint.as_deref(),
         pages::rows(page),
     );
-    let found = db.all(&sql, params, |row| RunRow::read(row)?.run(db.secrets))?;
-    Ok(pages::page(found, page, |run| (run.intent.created_at, run.intent.id.uuid())))
+    let mut filling = Filling::default();
+    let found = db.until(&sql, params, |row| {
+        let row = RunRow::read(row)?;
+        if filling.takes(row.sealed_bytes()) { row.run(db.secrets).map(Some) } else { Ok(None) }
+    })?;
+    Ok(pages::filled_page(found, page, &filling, |run| (run.intent.created_at, run.intent.id.uuid())))
 }
 
 pub(super) fn open(db: &Db<'_>, org: OrgId) -> StoreResult<Vec<Run>> {
