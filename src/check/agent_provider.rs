@@ -19,8 +19,6 @@ use crate::domain::run::{RunError, RunOutcome};
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ProviderTerms, ToolSpec};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -70,15 +68,7 @@ const FORM: ManifestForm = ManifestForm {
         ),
     ],
     left_out: None,
-    items: |body| {
-        /// The tools of a manifest.
-        #[derive(Deserialize)]
-        struct Tools<'a> {
-            #[serde(borrow)]
-            tools: Vec<&'a RawValue>,
-        }
-        serde_json::from_slice::<Tools<'_>>(body).ok().map(|manifest| manifest.tools)
-    },
+    items: manifest::tools_member,
     wrap: |items| {
         let tools: Vec<&str> = items.iter().map(|item| item.get()).collect();
         format!(

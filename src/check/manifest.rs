@@ -9,6 +9,7 @@ use crate::dialects;
 use crate::domain::endpoint::{EndpointSettings, SyncPolicy};
 use crate::domain::manifest::{SyncFault, SyncReason};
 use crate::domain::tool::ToolSpec;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
 
@@ -50,6 +51,16 @@ pub(super) struct ManifestForm {
     pub(super) wrap: fn(&[&RawValue]) -> String,
     /// Where the contract speaks of discovery.
     pub(super) section: &'static str,
+}
+
+/// The tools of a manifest that has them as a member.
+pub(super) fn tools_member(body: &[u8]) -> Option<Vec<&RawValue>> {
+    #[derive(Deserialize)]
+    struct Tools<'a> {
+        #[serde(borrow)]
+        tools: Vec<&'a RawValue>,
+    }
+    serde_json::from_slice::<Tools<'_>>(body).ok().map(|manifest| manifest.tools)
 }
 
 /// What is offered.

@@ -12,8 +12,6 @@ use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, ToolSpec};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,15 +58,7 @@ const FORM: ManifestForm = ManifestForm {
         ),
     ],
     left_out: None,
-    items: |body| {
-        /// The tools of a manifest.
-        #[derive(Deserialize)]
-        struct Tools<'a> {
-            #[serde(borrow)]
-            tools: Vec<&'a RawValue>,
-        }
-        serde_json::from_slice::<Tools<'_>>(body).ok().map(|manifest| manifest.tools)
-    },
+    items: manifest::tools_member,
     wrap: |items| {
         let tools: Vec<&str> = items.iter().map(|item| item.get()).collect();
         format!(r#"{{"version":1,"tools":[{}]}}"#, tools.join(","))

@@ -16,6 +16,7 @@ use crate::domain::secret::Secret;
 use crate::domain::tool::{Dialect, ToolKind, ToolSpec};
 use crate::engine::dispatch::signing::{self, WebhookHeaders};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -51,7 +52,6 @@ const FORM: ManifestForm = ManifestForm {
     wrap: |items| format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(",")),
     section: "§4",
 };
-use std::borrow::Cow;
 
 const fn whole(name: &'static str, expected: &'static str, reasons: &'static [SyncReason]) -> ManifestRule {
     ManifestRule { rule: Rule::new("§4", name, expected), level: Level::Whole, reasons }

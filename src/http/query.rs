@@ -13,6 +13,18 @@ const MAX_LIMIT: usize = 200;
 /// No cursor is longer.
 const MAX_CURSOR: usize = 512;
 
+/// What every list takes, for the OpenAPI document; [`Query::page`] reads it.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "only its shape matters here")]
+pub(super) struct PageParams {
+    /// 1 to 200, 50 when it is not given. A page of large items may have fewer.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u64>,
+    /// The next_cursor of the page before.
+    cursor: Option<String>,
+}
+
 /// Parsed parameters, in their order.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);

@@ -6,6 +6,7 @@ use crate::engine::administration::orgs::{NewOrg, OrgPatch};
 use crate::http::call::{Answer, Call};
 use crate::http::error::Problem;
 use crate::http::json::present;
+use crate::http::query::PageParams;
 use crate::http::tenant::workspace_keys::WorkspaceKeyItem;
 use crate::http::wire::{
     LimitsBody, ListOf, changed, created, if_match, item, limit_changes, limits_json, list as page_of, no_content, ok,
@@ -116,10 +117,7 @@ impl OrgPatchBody {
 /// Lists the organizations.
 #[utoipa::path(
     get, path = "/admin/v1/orgs", tag = "Operator", operation_id = "list_orgs",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<OrgItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<OperatorAccess>) -> Answer {

@@ -6,6 +6,7 @@ use crate::engine::administration::keys::{AgentKeyPatch, AgentKeyView, NewAgentK
 use crate::http::call::{Answer, Call};
 use crate::http::error::Problem;
 use crate::http::json::present;
+use crate::http::query::PageParams;
 use crate::http::wire::{
     LimitsBody, ListOf, changed, created, if_match, item, limit_changes, list as page_of, no_content, ok,
     overrides_json, time, time_change,
@@ -119,10 +120,7 @@ impl AgentKeyPatchBody {
 /// Lists the agent keys.
 #[utoipa::path(
     get, path = "/v1/agent-keys", tag = "Keys", operation_id = "list_agent_keys",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<AgentKeyItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {

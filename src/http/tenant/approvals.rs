@@ -6,6 +6,7 @@ use crate::engine::store_port::ApprovalView;
 use crate::http::call::{Answer, Call};
 use crate::http::conditional::{changed_json, if_match_state, tagged_json};
 use crate::http::error::Problem;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, list as page_of, ok};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -96,8 +97,7 @@ impl DecisionBody {
 #[utoipa::path(
     get, path = "/v1/approvals", tag = "Approvals", operation_id = "list_approvals",
     params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParams,
         ("state" = Option<String>, Query, description = "Only `open`, `approved`, `denied` or `expired` ones"),
     ),
     responses((status = 200, body = ListOf<ApprovalItem>)),

@@ -3,6 +3,7 @@
 use crate::engine::access::WorkspaceAccess;
 use crate::engine::store_port::AuditEntry;
 use crate::http::call::{Answer, Call};
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, list as page_of, ok};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -52,10 +53,7 @@ impl<'a> AuditItem<'a> {
 /// Lists who changed what, newest first.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "Organization", operation_id = "list_audit",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<AuditItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {

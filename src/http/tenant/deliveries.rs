@@ -4,6 +4,7 @@ use crate::domain::announcement::{Delivery, DeliveryState};
 use crate::engine::access::WorkspaceAccess;
 use crate::http::call::{Answer, Call};
 use crate::http::conditional::tagged_json;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, list as page_of, ok};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -54,8 +55,7 @@ impl<'a> DeliveryItem<'a> {
 #[utoipa::path(
     get, path = "/v1/deliveries", tag = "Organization", operation_id = "list_deliveries",
     params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParams,
         ("state" = Option<String>, Query, description = "Only `pending`, `delivered` or `given_up` ones"),
     ),
     responses((status = 200, body = ListOf<DeliveryItem>)),

@@ -3,15 +3,13 @@
 use super::endpoint_wire::{DiagnosticsAnswer, EndpointBody, EndpointItem, EndpointPatchBody, RotatedSecret};
 use crate::engine::access::WorkspaceAccess;
 use crate::http::call::{Answer, Call};
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, NoMembers, changed, created, if_match, item, list as page_of, no_content, ok};
 
 /// Lists the endpoints, in order of name.
 #[utoipa::path(
     get, path = "/v1/endpoints", tag = "Endpoints", operation_id = "list_endpoints",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<EndpointItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {

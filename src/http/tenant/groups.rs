@@ -6,6 +6,7 @@ use crate::engine::access::WorkspaceAccess;
 use crate::http::call::{Answer, Call};
 use crate::http::error::Problem;
 use crate::http::json::Object;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, changed, created, if_match, item, list as page_of, no_content, ok, word};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -100,10 +101,7 @@ fn rules(given: Vec<Object<RuleBody>>) -> Result<Vec<Rule>, Problem> {
 /// Lists the groups, in order of name.
 #[utoipa::path(
     get, path = "/v1/groups", tag = "Groups", operation_id = "list_groups",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<GroupItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {

@@ -5,6 +5,7 @@ use crate::engine::access::WorkspaceAccess;
 use crate::engine::store_port::OperationView;
 use crate::http::call::{Answer, Call};
 use crate::http::conditional::tagged_json;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, list as page_of, ok};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -63,8 +64,7 @@ impl<'a> OperationItem<'a> {
 #[utoipa::path(
     get, path = "/v1/operations", tag = "Operations", operation_id = "list_operations",
     params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParams,
         ("state" = Option<String>, Query, description = "Only `prepared`, `sent`, `applied`, `rejected`, `conflict` or `uncertain` ones"),
     ),
     responses((status = 200, body = ListOf<OperationItem>)),

@@ -6,6 +6,7 @@ use crate::engine::store_port::RunFilter;
 use crate::http::agent::wire::RunAnswer;
 use crate::http::call::{Answer, Call};
 use crate::http::conditional::tagged_json;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, list as page_of, ok};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -102,8 +103,7 @@ impl<'a> AttemptItem<'a> {
 #[utoipa::path(
     get, path = "/v1/runs", tag = "Runs", operation_id = "list_runs",
     params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParams,
         ("status" = Option<String>, Query, description = "Only with this status"),
         ("tool" = Option<String>, Query, description = "Only of the tool with this bare name"),
         ("endpoint" = Option<String>, Query, description = "Only of the endpoint with this name"),

@@ -4,6 +4,7 @@ use crate::domain::manifest::ManifestDiff;
 use crate::engine::access::WorkspaceAccess;
 use crate::engine::store_port::SyncRecord;
 use crate::http::call::{Answer, Call};
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, NoMembers, Reason, Skipped, list as page_of, ok, skipped};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -118,8 +119,7 @@ pub(in crate::http) async fn sync(call: Call<WorkspaceAccess>) -> Answer {
     get, path = "/v1/endpoints/{id}/syncs", tag = "Endpoints", operation_id = "list_syncs",
     params(
         ("id" = String, Path),
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParams,
     ),
     responses((status = 200, body = ListOf<SyncItem>)),
 )]

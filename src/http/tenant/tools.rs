@@ -10,6 +10,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::conditional::{changed_json, if_match_state, tagged_json};
 use crate::http::error::Problem;
 use crate::http::json::present;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, change, list as page_of, word};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -163,10 +164,7 @@ impl ToolPatchBody {
 /// Lists all tools of the organization, in order of name.
 #[utoipa::path(
     get, path = "/v1/tools", tag = "Tools", operation_id = "list_tools",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<ToolItem>), (status = 304, description = "Unchanged")),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {

@@ -6,6 +6,7 @@ use crate::engine::access::WorkspaceAccess;
 use crate::engine::administration::keys::WorkspaceKeyPatch;
 use crate::http::call::{Answer, Call};
 use crate::http::json::present;
+use crate::http::query::PageParams;
 use crate::http::wire::{ListOf, changed, created, if_match, item, list as page_of, no_content, ok, time, time_change};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -68,10 +69,7 @@ impl WorkspaceKeyItem {
 /// Lists the workspace keys.
 #[utoipa::path(
     get, path = "/v1/workspace-keys", tag = "Keys", operation_id = "list_workspace_keys",
-    params(
-        ("limit" = Option<u64>, Query, description = "1 to 200"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(PageParams),
     responses((status = 200, body = ListOf<WorkspaceKeyItem>)),
 )]
 pub(in crate::http) async fn list(call: Call<WorkspaceAccess>) -> Answer {
