@@ -19,7 +19,7 @@ mod tests;
 mod topology;
 
 use crate::adapters::transport::{SimpleClient, TransportSetupError};
-use crate::domain::endpoint::{EndpointAuth, EndpointSettings, SyncPolicy, ToolChanges};
+use crate::domain::endpoint::{DEFAULT_RISK, EndpointAuth, EndpointSettings, SyncPolicy, ToolChanges};
 use crate::domain::json::JsonText;
 use crate::domain::secret::Secret;
 use crate::domain::tool::Dialect;
@@ -110,6 +110,7 @@ pub async fn run(options: &CheckOptions, sink: &mut dyn FnMut(&Line)) -> Result<
         Dialect::Topology => topology::check(&mut session, options).await?,
         Dialect::AgentProvider => agent_provider::check(&mut session, options).await,
         Dialect::Median => median::check(&mut session, options).await,
+        Dialect::Mcp => return Err(CheckFault::WrongCredentials(options.dialect)),
     }
     Ok(session.report.summary())
 }
@@ -117,8 +118,9 @@ pub async fn run(options: &CheckOptions, sink: &mut dyn FnMut(&Line)) -> Result<
 /// The endpoint as a registration would make it.
 fn settings(options: &CheckOptions) -> Result<EndpointSettings, CheckFault> {
     let fits = match &options.auth {
-        EndpointAuth::Header { .. } => options.dialect == Dialect::Topology,
-        EndpointAuth::Bearer(_) => options.dialect == Dialect::AgentProvider,
+        EndpointAuth::Header { .. } => matches!(options.dialect, Dialect::Topology | Dialect::Mcp),
+        EndpointAuth::Bearer(_) => matches!(options.dialect, Dialect::AgentProvider | Dialect::Mcp),
+        EndpointAuth::None => options.dialect == Dialect::Mcp,
         EndpointAuth::SigningSecret(_) | EndpointAuth::MedianKey(_) => options.dialect == Dialect::Median,
     };
     if !fits {
@@ -135,6 +137,8 @@ fn settings(options: &CheckOptions) -> Result<EndpointSettings, CheckFault> {
         sync_interval_s: None,
         tool_changes: ToolChanges::Accept,
         inline_manifest: None,
+        trusted: false,
+        default_risk: DEFAULT_RISK,
     })
 }
 
@@ -149,5 +153,6 @@ fn base_url(dialect: Dialect, text: &str) -> Result<String, CheckFault> {
     Ok(match dialect {
         Dialect::AgentProvider => url.origin().ascii_serialization(),
         Dialect::Topology | Dialect::Median => url.as_str().trim_end_matches('/').to_owned(),
+        Dialect::Mcp => url.into(),
     })
 }

@@ -63,6 +63,7 @@ fn settings(dialect: Dialect) -> EndpointSettings {
             EndpointAuth::Header { name: "X-Auth".to_owned(), value: Secret::new("s3cret") },
         ),
         Dialect::AgentProvider => ("https://provider.example", EndpointAuth::Bearer(Secret::new("t0ken"))),
+        Dialect::Mcp => ("https://mcp.example/mcp", EndpointAuth::Bearer(Secret::new("t0ken"))),
         Dialect::Median => ("https://median.example/base", EndpointAuth::SigningSecret(Secret::new("test-secret"))),
     };
     EndpointSettings {
@@ -76,6 +77,8 @@ fn settings(dialect: Dialect) -> EndpointSettings {
         sync_interval_s: None,
         tool_changes: ToolChanges::Accept,
         inline_manifest: None,
+        trusted: false,
+        default_risk: Risk::Medium,
     }
 }
 
@@ -94,6 +97,7 @@ fn tool(name: &str, provider_name: &str, kind: &str, risk: Option<&str>) -> Tool
         mutating: false,
         timeout: Some(Duration::from_secs(1)),
         provider: None,
+        mcp: None,
         hash: String::new(),
     }
 }
@@ -101,7 +105,7 @@ fn tool(name: &str, provider_name: &str, kind: &str, risk: Option<&str>) -> Tool
 /// A tool of a dialect; one of an agent-provider reads orders.
 fn tool_of(dialect: Dialect, kind: &str, risk: Option<&str>) -> ToolSpec {
     match dialect {
-        Dialect::Topology | Dialect::Median => tool("weather-report", "weather-report", kind, risk),
+        Dialect::Topology | Dialect::Median | Dialect::Mcp => tool("weather-report", "weather-report", kind, risk),
         Dialect::AgentProvider => provider_tool(kind == "command"),
     }
 }

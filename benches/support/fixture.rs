@@ -6,7 +6,9 @@ use std::sync::Arc;
 use toolgate::adapters::secrets::{SecretBox, make_data_dir};
 use toolgate::adapters::store::sqlite::{SqliteOptions, SqliteStore};
 use toolgate::domain::canonical::sha256_hex;
-use toolgate::domain::endpoint::{Endpoint, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
+use toolgate::domain::endpoint::{
+    DEFAULT_RISK, Endpoint, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges,
+};
 use toolgate::domain::group::{Effect, Group, Rule};
 use toolgate::domain::ids::{AuditId, EndpointId, GroupId, KeyId, OrgId, RunId, SyncId};
 use toolgate::domain::json::JsonText;
@@ -122,6 +124,8 @@ fn endpoint(org: &BenchOrg) -> Endpoint {
             sync_interval_s: None,
             tool_changes: ToolChanges::Accept,
             inline_manifest: None,
+            trusted: false,
+            default_risk: DEFAULT_RISK,
         },
         callback_secrets: Vec::new(),
         sync: SyncState::default(),
@@ -187,6 +191,7 @@ fn declared(number: usize) -> DeclaredTool {
         mutating: false,
         timeout: None,
         provider: None,
+        mcp: None,
         hash: sha256_hex(&declared),
     };
     DeclaredTool { spec, declared }

@@ -70,6 +70,7 @@ pub(super) fn pick<'a>(
 pub(super) fn may_change(dialect: Dialect, tool: &ToolSpec) -> bool {
     match dialect {
         Dialect::Topology => tool.kind == ToolKind::Command,
+        Dialect::Mcp => !tool.is_plain_read(true),
         Dialect::AgentProvider => tool.mutating,
         // The source calls low what may run without anybody being asked.
         Dialect::Median => tool.risk != Some(Risk::Low),

@@ -86,20 +86,27 @@ impl CheckAuth {
         let (bearer, signing_secret) = (read(&self.bearer)?, read(&self.signing_secret)?);
         let given = (self.header.as_deref(), bearer, signing_secret, read(&self.median_key)?);
         match (dialect, given) {
-            (Dialect::Topology, (Some(header), None, None, None)) => {
-                let (name, value) = header.split_once('=').ok_or_else(|| bad("write --header as NAME=SECRET"))?;
-                Ok(EndpointAuth::Header { name: name.trim().to_owned(), value: Secret::new(secret(value)?) })
-            }
+            (Dialect::Topology, (Some(header), None, None, None)) => named_header(header),
             (Dialect::Topology, _) => Err(bad("topology wants --header NAME=SECRET, and no other credentials")),
             (Dialect::AgentProvider, (None, Some(token), None, None)) => Ok(EndpointAuth::Bearer(Secret::new(token))),
             (Dialect::AgentProvider, _) => Err(bad("agent-provider wants --bearer, and no other credentials")),
             (Dialect::Median, (None, None, Some(value), None)) => Ok(EndpointAuth::SigningSecret(Secret::new(value))),
             (Dialect::Median, (None, None, None, Some(key))) => Ok(EndpointAuth::MedianKey(Secret::new(key))),
+            (Dialect::Mcp, (None, None, None, None)) => Ok(EndpointAuth::None),
+            (Dialect::Mcp, (None, Some(token), None, None)) => Ok(EndpointAuth::Bearer(Secret::new(token))),
+            (Dialect::Mcp, (Some(header), None, None, None)) => named_header(header),
+            (Dialect::Mcp, _) => Err(bad("mcp wants --bearer, --header NAME=SECRET, or no credentials")),
             (Dialect::Median, _) => {
                 Err(bad("median wants either --signing-secret or --median-key, and no other credentials"))
             }
         }
     }
+}
+
+fn named_header(text: &str) -> Result<EndpointAuth, CliFault> {
+    let bad = || CliFault::BadInput("write --header as NAME=SECRET".to_owned());
+    let (name, value) = text.split_once('=').ok_or_else(bad)?;
+    Ok(EndpointAuth::Header { name: name.trim().to_owned(), value: Secret::new(secret(value)?) })
 }
 
 impl CheckArgs {

@@ -68,7 +68,7 @@ pub(super) struct NewEndpoint {
     /// Its name: a-z, 0-9 and -.
     #[arg(required_unless_present = "body")]
     name: Option<String>,
-    /// The protocol it speaks: topology, agent-provider or median.
+    /// The protocol it speaks: topology, agent-provider, median or mcp.
     #[arg(long, required_unless_present = "body")]
     dialect: Option<String>,
     /// Where it is.
@@ -82,6 +82,8 @@ pub(super) struct NewEndpoint {
     /// Tools of a topology, instead of a manifest that is fetched: a JSON array, @FILE or -.
     #[arg(long, value_name = "JSON|@FILE|-")]
     tools: Option<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
     #[command(flatten)]
     sync: SyncArgs,
 }
@@ -103,19 +105,21 @@ pub(super) struct EndpointChange {
     #[arg(long)]
     enabled: Option<bool>,
     #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
     sync: SyncArgs,
 }
 
 /// What the gateway shows the provider. Each secret may be given as @FILE or - to keep it out of the process list.
 #[derive(Args)]
 pub(super) struct AuthArgs {
-    /// Topology: the header that holds the secret (X-Auth when absent).
+    /// Topology, mcp: the header that holds the secret (topology: X-Auth when absent).
     #[arg(long, value_name = "NAME")]
     auth_header: Option<String>,
-    /// Topology: the secret shown to the provider (or @FILE, or -).
+    /// Topology, mcp: the secret shown to the provider (or @FILE, or -).
     #[arg(long, value_name = "SECRET")]
     auth_value: Option<String>,
-    /// Agent-provider: the bearer token shown to the provider (or @FILE, or -).
+    /// Agent-provider, mcp: the bearer token shown to the provider (or @FILE, or -).
     #[arg(long, value_name = "TOKEN")]
     bearer: Option<String>,
     /// Median: the secret requests are signed with (or @FILE, or -).
@@ -135,6 +139,23 @@ impl AuthArgs {
             .with("bearer", read(&self.bearer)?)
             .with("signing_secret", read(&self.signing_secret)?)
             .with("median_key", read(&self.median_key)?))
+    }
+}
+
+/// What an MCP server is believed.
+#[derive(Args)]
+pub(super) struct TrustArgs {
+    /// Mcp: whether what the server says of its tools is believed.
+    #[arg(long, value_name = "true|false")]
+    trusted: Option<bool>,
+    /// Mcp: the risk of its tools, but of those that only read where it is trusted.
+    #[arg(long, value_name = "low|medium|reviewed|high")]
+    default_risk: Option<String>,
+}
+
+impl TrustArgs {
+    fn add_to(&self, members: Members) -> Members {
+        members.with("trusted", self.trusted).with("default_risk", self.default_risk.as_deref())
     }
 }
 
@@ -169,7 +190,7 @@ impl NewEndpoint {
             .object("auth", self.auth.members()?)
             .with("name_prefix", self.name_prefix.as_deref());
         let manifest = Members::default().json("tools", self.tools.as_deref())?;
-        Ok(self.sync.add_to(members.object("manifest", manifest)))
+        Ok(self.sync.add_to(self.trust.add_to(members.object("manifest", manifest))))
     }
 }
 
@@ -181,7 +202,7 @@ impl EndpointChange {
             .object("auth", self.auth.members()?)
             .clearable("name_prefix", self.name_prefix.as_deref())
             .with("enabled", self.enabled);
-        Ok(self.sync.add_to(members))
+        Ok(self.sync.add_to(self.trust.add_to(members)))
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod agent_provider;
 mod checks;
+pub mod mcp;
 pub mod median;
 pub mod topology;
 
@@ -138,6 +139,7 @@ pub fn encode_manifest_request(settings: &EndpointSettings, etag: Option<&str>) 
         Dialect::Topology => topology::encode_manifest_request(settings),
         Dialect::AgentProvider => agent_provider::encode_manifest_request(settings, etag),
         Dialect::Median => median::encode_manifest_request(settings),
+        Dialect::Mcp => mcp::encode_manifest_request(settings),
     }
 }
 
@@ -148,6 +150,7 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
         Dialect::Topology => topology::decode_manifest(settings, body),
         Dialect::AgentProvider => agent_provider::decode_manifest(settings, body),
         Dialect::Median => median::decode_manifest(settings, body),
+        Dialect::Mcp => mcp::decode_manifest(settings, body),
     }
 }
 
@@ -157,6 +160,7 @@ pub fn encode_call(endpoint: &Endpoint, call: &Call<'_>) -> OutboundRequest {
         Dialect::Topology => topology::encode_call(&endpoint.settings, call),
         Dialect::AgentProvider => agent_provider::encode_call(&endpoint.settings, call),
         Dialect::Median => median::encode_call(&endpoint.settings, call),
+        Dialect::Mcp => mcp::encode_lone_call(&endpoint.settings, call),
     }
 }
 
@@ -171,5 +175,6 @@ pub fn decode_answer(
         Dialect::Topology => topology::decode_answer(tool, answer),
         Dialect::AgentProvider => agent_provider::decode_answer(tool, context, answer),
         Dialect::Median => median::decode_answer(context, answer),
+        Dialect::Mcp => mcp::decode_answer(context, answer),
     }
 }

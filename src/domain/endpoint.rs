@@ -3,6 +3,7 @@
 use super::ids::{EndpointId, OrgId};
 use super::json::JsonText;
 use super::manifest::{SkippedTool, SyncFault};
+use super::risk::Risk;
 use super::secret::Secret;
 use super::time::Timestamp;
 use super::tool::Dialect;
@@ -11,20 +12,25 @@ use std::sync::Arc;
 /// The credentials toolgate shows to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointAuth {
-    /// One header with a fixed value (topology; `X-Auth` by default).
+    /// One header with a fixed value (topology, where it is `X-Auth` by default, and mcp).
     Header {
         /// Header name.
         name: String,
         /// Header value.
         value: Secret,
     },
-    /// A bearer token (agent-provider).
+    /// A bearer token (agent-provider, mcp).
     Bearer(Secret),
     /// Median: the secret requests are signed with.
     SigningSecret(Secret),
     /// Median: the key the signing secret is derived from.
     MedianKey(Secret),
+    /// None is shown (mcp).
+    None,
 }
+
+/// The risk of an MCP server's tools where the tenant says nothing.
+pub const DEFAULT_RISK: Risk = Risk::Medium;
 
 /// What one bad tool does to a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +112,10 @@ pub struct EndpointSettings {
     pub tool_changes: ToolChanges,
     /// The manifest given at registration instead of a fetched one: the JSON array of its tools.
     pub inline_manifest: Option<JsonText>,
+    /// What the server says of its tools is believed (mcp only).
+    pub trusted: bool,
+    /// The risk of its tools, but of those that only read where it is trusted (mcp only).
+    pub default_risk: Risk,
 }
 
 /// What the syncs so far have found.
@@ -129,6 +139,8 @@ pub struct SyncState {
     pub failures_in_a_row: u32,
     /// The manifest offers diagnostics (median).
     pub diagnostics: bool,
+    /// The revision of the protocol that the last good sync was answered in (mcp).
+    pub protocol_version: Option<String>,
 }
 
 /// One endpoint of one organization, without its tools.

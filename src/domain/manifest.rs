@@ -111,6 +111,8 @@ pub struct Manifest {
     pub diagnostics: bool,
     /// The entity tag of the answer it came in; no dialect reads it from the body, the fetch adds it.
     pub etag: Option<String>,
+    /// The revision of the protocol it came in (mcp); the fetch adds it.
+    pub protocol_version: Option<String>,
 }
 
 /// What made a sync run.

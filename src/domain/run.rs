@@ -212,7 +212,9 @@ impl Run {
     pub const fn status_once_deleted(&self) -> RunStatus {
         let waits_for_callback = match (self.intent.dialect, self.intent.kind) {
             (Dialect::Topology, ToolKind::Query) => true,
-            (Dialect::Topology, ToolKind::Command) | (Dialect::AgentProvider | Dialect::Median, _) => false,
+            (Dialect::Topology, ToolKind::Command) | (Dialect::AgentProvider | Dialect::Median | Dialect::Mcp, _) => {
+                false
+            }
         };
         match self.outcome.status {
             RunStatus::Inspecting | RunStatus::Uncertain => RunStatus::Uncertain,

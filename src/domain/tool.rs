@@ -18,11 +18,13 @@ pub enum Dialect {
     AgentProvider,
     /// Median: signed tool calls, answered in the same exchange.
     Median,
+    /// An MCP server over Streamable HTTP, of the present era or an earlier one.
+    Mcp,
 }
 
 impl Dialect {
     /// Every dialect.
-    pub const ALL: [Dialect; 3] = [Dialect::Topology, Dialect::AgentProvider, Dialect::Median];
+    pub const ALL: [Dialect; 4] = [Dialect::Topology, Dialect::AgentProvider, Dialect::Median, Dialect::Mcp];
 
     /// The word of a registration.
     pub const fn as_str(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Dialect {
             Dialect::Topology => "topology",
             Dialect::AgentProvider => "agent-provider",
             Dialect::Median => "median",
+            Dialect::Mcp => "mcp",
         }
     }
 
@@ -44,6 +47,7 @@ impl Dialect {
             Dialect::Topology => "topology",
             Dialect::AgentProvider => "provider",
             Dialect::Median => "median",
+            Dialect::Mcp => "mcp",
         }
     }
 
@@ -51,14 +55,14 @@ impl Dialect {
     pub const fn default_draft(self) -> DefaultDraft {
         match self {
             Dialect::Topology => DefaultDraft::Draft7,
-            Dialect::AgentProvider | Dialect::Median => DefaultDraft::Draft202012,
+            Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => DefaultDraft::Draft202012,
         }
     }
 
     /// Whether the endpoint is synced when a new conversation begins.
     pub const fn syncs_on_conversation(self) -> bool {
         match self {
-            Dialect::Topology | Dialect::AgentProvider => false,
+            Dialect::Topology | Dialect::AgentProvider | Dialect::Mcp => false,
             Dialect::Median => true,
         }
     }
@@ -117,6 +121,8 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// What an agent-provider's manifest binds the tool to; `None` for every other dialect.
     pub provider: Option<Arc<ProviderTerms>>,
+    /// What an MCP server declares beside; `None` for every other dialect.
+    pub mcp: Option<Arc<McpTool>>,
     /// SHA-256 (64 lower-case hex digits) of the canonical JSON of everything the provider declared for this tool.
     pub hash: String,
 }
@@ -127,10 +133,35 @@ impl ToolSpec {
         [dialect.id_prefix(), ":", &self.name].concat()
     }
 
-    /// Whether a call only reads, on the word of a provider that tells reads and mutations apart.
-    pub fn is_plain_read(&self) -> bool {
-        self.provider.is_some() && !self.mutating
+    /// Whether a call only reads, on the word of a provider that tells reads and mutations apart. An MCP server's word
+    /// for it counts only where the tenant trusts the server.
+    pub fn is_plain_read(&self, trusted: bool) -> bool {
+        match (&self.provider, &self.mcp) {
+            (Some(_), _) => !self.mutating,
+            (None, Some(mcp)) => trusted && mcp.read_only,
+            (None, None) => false,
+        }
     }
+}
+
+/// What an MCP server declares for one of its tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpTool {
+    /// The declaration as it came, a JSON object: it is handed on with every member it has.
+    pub declared: JsonText,
+    /// `annotations.readOnlyHint`.
+    pub read_only: bool,
+    /// Arguments that are repeated in headers of the call.
+    pub header_params: Vec<HeaderParam>,
+}
+
+/// An argument that an MCP call repeats in a header: `x-mcp-header` of the specification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderParam {
+    /// Member names from the arguments' root to the value.
+    pub path: Vec<String>,
+    /// What follows `Mcp-Param-` in the header's name.
+    pub name: String,
 }
 
 /// What an agent-provider's manifest binds one of its tools to.

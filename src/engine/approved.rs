@@ -105,6 +105,8 @@ impl Engine {
             _guard: guard,
             begun: Instant::now(),
             traceparent: None,
+            // Whoever asked for it may be gone: nobody can be asked.
+            mcp: None,
             durable: true,
         }
     }

@@ -6,7 +6,7 @@ use super::dispatch::gate::EndpointGate;
 use super::settings::{EngineSettings, MAX_PENDING_TTL, MAX_RUN_TIMEOUT};
 use super::store_port::OrgConfig;
 use crate::domain::egress::EgressPolicy;
-use crate::domain::endpoint::{Endpoint, SharedEndpoint, ToolChanges};
+use crate::domain::endpoint::{Endpoint, EndpointSettings, SharedEndpoint, ToolChanges};
 use crate::domain::group::{self, Group, Subject, Verdict};
 use crate::domain::ids::{EndpointId, GroupId};
 use crate::domain::org::{Limits, Org, OrgState};
@@ -74,14 +74,19 @@ pub struct CatalogTool {
 impl CatalogTool {
     /// The risk that group rules compare: an undeclared one counts as `low` for a plain read, else as `medium`.
     pub fn counted_risk(&self) -> Risk {
-        self.risk.unwrap_or(if self.spec.is_plain_read() { Risk::Low } else { Risk::Medium })
+        self.risk.unwrap_or(if self.is_plain_read() { Risk::Low } else { Risk::Medium })
+    }
+
+    /// Whether a call only reads, on the word of a provider that is believed.
+    pub fn is_plain_read(&self) -> bool {
+        self.spec.is_plain_read(self.endpoint.settings.trusted)
     }
 
     /// Whether the provider answers in the exchange of the call itself.
     pub fn answers_at_once(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => false,
-            Dialect::AgentProvider | Dialect::Median => true,
+            Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => true,
         }
     }
 
@@ -90,8 +95,8 @@ impl CatalogTool {
     pub fn is_recorded_later(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => false,
-            Dialect::AgentProvider => {
-                self.spec.is_plain_read() && !self.requires_confirmation && !self.risk.is_some_and(Risk::needs_approval)
+            Dialect::AgentProvider | Dialect::Mcp => {
+                self.is_plain_read() && !self.requires_confirmation && !self.risk.is_some_and(Risk::needs_approval)
             }
             Dialect::Median => self.risk == Some(Risk::Low) && !self.requires_confirmation,
         }
@@ -101,7 +106,7 @@ impl CatalogTool {
     pub fn stays_pending(&self) -> bool {
         match self.endpoint.settings.dialect {
             Dialect::Topology => self.spec.kind == ToolKind::Query,
-            Dialect::AgentProvider | Dialect::Median => false,
+            Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => false,
         }
     }
 
@@ -284,7 +289,7 @@ fn catalog_tool(
     let set = policy.filter(|policy| *policy != ToolPolicy::default()).map(Box::new);
     let policy = set.as_deref().unwrap_or(&NO_POLICY);
     // A policy only ever makes a call stricter, whatever was declared since it was set.
-    let risk = spec.risk.max(policy.risk);
+    let risk = declared_risk(&spec, &endpoint.settings).max(policy.risk);
     let accepted = policy.accepted_hash.as_deref() == Some(spec.hash.as_str());
     let state = if !endpoint.settings.enabled {
         ToolState::Disabled
@@ -306,6 +311,15 @@ fn catalog_tool(
         policy: set,
         state,
         risk,
+    }
+}
+
+/// What the endpoint says of a tool's risk; for an MCP server it is the tenant who says it.
+fn declared_risk(spec: &ToolSpec, settings: &EndpointSettings) -> Option<Risk> {
+    match settings.dialect {
+        Dialect::Topology | Dialect::AgentProvider | Dialect::Median => spec.risk,
+        Dialect::Mcp if spec.is_plain_read(settings.trusted) => Some(Risk::Low),
+        Dialect::Mcp => Some(settings.default_risk),
     }
 }
 

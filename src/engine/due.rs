@@ -282,7 +282,7 @@ fn outcome_of_expiry(run: &Run, risk: Option<Risk>) -> RunOutcome {
         // With a key, nobody may make it again: it must not be called failed.
         (Dialect::Median, Some(Risk::Low)) => !run.intent.keyed,
         (Dialect::AgentProvider, _) => run.operation_id.is_none(),
-        (Dialect::Median | Dialect::Topology, _) => false,
+        (Dialect::Median | Dialect::Topology | Dialect::Mcp, _) => false,
     };
     if loses_nothing {
         RunOutcome::failed(true, ErrorCode::ProviderTimeout, "the call was cut off by a restart of the gateway")

@@ -17,6 +17,7 @@ pub mod dispatch;
 mod due;
 mod idempotency;
 mod in_flight;
+pub mod mcp;
 mod operation;
 pub mod org;
 pub mod ports;

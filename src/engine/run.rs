@@ -4,10 +4,12 @@ use super::Engine;
 use super::access::AgentAccess;
 use super::carry_on::CarryOn;
 use super::catalog::CatalogTool;
-use super::confirmation::{Binding, Confirmation};
+use super::confirmation::{Confirmation, Round};
 use super::dispatch::call::Dispatch;
 use super::dispatch::gate::{GatePermit, GateRefusal};
 use super::in_flight::InFlightGuard;
+use super::mcp::caller::McpCaller;
+use super::mcp::round::{McpPart, binding};
 use super::org::rate_limits::RateRefusal;
 use super::ports::StoreError;
 use super::runs::{Admitted, Patience};
@@ -48,6 +50,10 @@ pub struct RunRequest {
     pub wait: Option<Duration>,
     /// `traceparent` to send on.
     pub traceparent: Option<String>,
+    /// Whoever sends the request can put the question of a confirmation to a person.
+    pub can_confirm: bool,
+    /// How the client takes part, when the call comes over MCP.
+    pub mcp: Option<Box<McpCaller>>,
 }
 
 /// What an agent is answered.
@@ -81,6 +87,9 @@ pub enum RunRefusal {
     /// The `Idempotency-Key` stands for another call.
     #[error("the idempotency key stands for another call")]
     KeyConflict,
+    /// What the client carried from the round before is not for this call.
+    #[error("the request state does not match")]
+    StateMismatch,
     /// The token is not for this call.
     #[error("the confirmation does not match")]
     ConfirmationMismatch,
@@ -132,6 +141,7 @@ pub(super) struct Checked<'a> {
     pub(super) tool: &'a Arc<CatalogTool>,
     pub(super) request: &'a RunRequest,
     pub(super) arguments: ValidArguments,
+    mcp: Option<Box<McpPart>>,
     token: Option<TokenUse>,
     pub(super) guard: InFlightGuard,
     pub(super) begun: Instant,
@@ -156,7 +166,8 @@ impl Engine {
             return Ok(replay);
         }
         let arguments = self.validate(&tool, &request)?;
-        let consent = self.consent(access, &tool, &arguments, &request)?;
+        let round = self.round(access, &tool, &arguments, &request)?;
+        let consent = self.consent(access, &tool, &arguments, &request, round.as_ref())?;
         self.charge(access, &tool, &request)?;
         let (token, by_teammate) = match consent {
             Consent::NotNeeded => (None, false),
@@ -174,7 +185,8 @@ impl Engine {
             }
             Consent::Missing(confirmation) => return Ok(RunReply::ConfirmationRequired { tool, confirmation }),
         };
-        let checked = Checked { access, tool: &tool, request: &request, arguments, token, guard, begun };
+        let mcp = McpPart::of(&request, round);
+        let checked = Checked { access, tool: &tool, request: &request, arguments, mcp, token, guard, begun };
         if by_teammate || tool.risk.is_some_and(|risk| risk.needs_approval()) {
             return Box::pin(self.hold(checked, by_teammate)).await;
         }
@@ -220,6 +232,7 @@ impl Engine {
         tool: &CatalogTool,
         arguments: &ValidArguments,
         request: &RunRequest,
+        round: Option<&Round>,
     ) -> Result<Consent, RunRefusal> {
         if !tool.requires_confirmation {
             // A token that nothing asked for is for another call.
@@ -228,7 +241,10 @@ impl Engine {
                 .as_ref()
                 .map_or(Ok(Consent::NotNeeded), |_| Err(RunRefusal::ConfirmationMismatch));
         }
-        if !access.key().confirms {
+        if let Some(consent) = round.and_then(|round| round.consent.as_ref()) {
+            return Ok(Consent::Given(consent.clone()));
+        }
+        if !access.key().confirms || !request.can_confirm {
             return match access.catalog().org.confirmation_fallback {
                 ConfirmationFallback::Refuse => Err(RunRefusal::CannotConfirm),
                 ConfirmationFallback::Approval if request.confirmation.is_none() => Ok(Consent::ByTeammate),
@@ -236,14 +252,7 @@ impl Engine {
             };
         }
         let arguments_hash = canonical::sha256_hex(&arguments.value);
-        let binding = Binding {
-            org: access.key().org_id,
-            agent_key: access.key().id,
-            caller: request.caller.as_deref(),
-            tool: &tool.spec.name,
-            tool_hash: &tool.spec.hash,
-            arguments_hash: &arguments_hash,
-        };
+        let binding = binding(access, &tool.spec, request.caller.as_deref(), &arguments_hash);
         let now = self.clock().now();
         if let Some(token) = &request.confirmation {
             let used = self.0.seal.check(token, binding, now).ok_or(RunRefusal::ConfirmationMismatch)?;
@@ -335,6 +344,7 @@ impl Engine {
             _guard: checked.guard,
             begun: checked.begun,
             traceparent: checked.request.traceparent.clone(),
+            mcp: checked.mcp,
             durable: false,
         }
     }

@@ -314,6 +314,6 @@ fn can_be_given_up(run: &Run) -> bool {
 pub(super) fn is_topology_query(run: &Run) -> bool {
     match run.intent.dialect {
         Dialect::Topology => run.intent.kind == ToolKind::Query,
-        Dialect::AgentProvider | Dialect::Median => false,
+        Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => false,
     }
 }

@@ -282,6 +282,10 @@ impl From<RunRefusal> for Problem {
                 ErrorCode::OperationConflict,
                 "this Idempotency-Key stands for another call of this agent key; another call needs another key",
             ),
+            // Only a call over MCP carries a state; it is told in that protocol's own words.
+            RunRefusal::StateMismatch => {
+                Self::new(ErrorCode::ConfirmationMismatch, "the request state is not for this call, or has expired")
+            }
             RunRefusal::ConfirmationMismatch => Self::new(
                 ErrorCode::ConfirmationMismatch,
                 "the confirmation is not for this call, or has expired; run without one to be given another",

@@ -90,7 +90,7 @@ fn rendered(dialect: Dialect, spec: &ToolSpec) -> Value {
             "action": terms.action,
             "receipt_retention_s": terms.receipt_retention.map(|retention| retention.as_secs()),
         })),
-        "plain_read": spec.is_plain_read(),
+        "plain_read": spec.is_plain_read(true),
     })
 }
 

@@ -174,6 +174,7 @@ pub(crate) async fn the_last_hundred_syncs_are_kept_newest_first(home: &mut Home
     whole.record.skipped =
         vec![SkippedTool { tool: "d".to_owned(), fault: SyncFault::new(SyncReason::NameTaken, "taken") }];
     whole.state = SyncState {
+        protocol_version: None,
         last_synced_at: Some(after(1)),
         last_good_at: None,
         fault: whole.record.fault.clone(),

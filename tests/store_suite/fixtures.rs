@@ -21,7 +21,7 @@ use toolgate::domain::risk::Risk;
 use toolgate::domain::run::{Attempt, CallContext, Run, RunIntent, RunOutcome, RunStatus};
 use toolgate::domain::secret::Secret;
 use toolgate::domain::time::Timestamp;
-use toolgate::domain::tool::{DeclaredTool, Dialect, ProviderTerms, ToolKind, ToolSpec};
+use toolgate::domain::tool::{DeclaredTool, Dialect, HeaderParam, McpTool, ProviderTerms, ToolKind, ToolSpec};
 use toolgate::engine::store_port::{
     Admission, AuditEntry, CallbackRecord, NewToolSet, PageRequest, RunChange, Store, SyncEnd, SyncRecord, TokenUse,
 };
@@ -219,6 +219,8 @@ pub(crate) fn endpoint(org: OrgId, name: &str) -> Endpoint {
             sync_interval_s: Some(60),
             tool_changes: ToolChanges::Review,
             inline_manifest: Some(json(r#"[{"id": "topology:a"}]"#)),
+            trusted: false,
+            default_risk: Risk::Medium,
         },
         callback_secrets: vec![
             CallbackSecret { secret: Secret::new("whsec_current-secret"), valid_until: None },
@@ -255,6 +257,14 @@ pub(crate) fn tool(name: &str) -> DeclaredTool {
             llm_format: false,
             mutating: true,
             timeout: Some(Duration::from_millis(1500)),
+            mcp: Some(Arc::new(McpTool {
+                declared: JsonText::parse(r#"{"name":"x", "big":1e400}"#).expect("JSON"),
+                read_only: true,
+                header_params: vec![HeaderParam {
+                    path: vec!["a".to_owned(), "b".to_owned()],
+                    name: "Region".to_owned(),
+                }],
+            })),
             provider: Some(Arc::new(ProviderTerms {
                 contract_version: "2026-09-01".to_owned(),
                 languages: vec!["ar-EG".to_owned(), "en".to_owned()],

@@ -85,7 +85,14 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
         return Err(SyncFault::new(SyncReason::TooManyTools, message));
     }
     let hash = sha256_hex(&value_or_text(whole.get()));
-    let mut manifest = Manifest { tools: Vec::new(), skipped: Vec::new(), hash, diagnostics: false, etag: None };
+    let mut manifest = Manifest {
+        tools: Vec::new(),
+        skipped: Vec::new(),
+        hash,
+        diagnostics: false,
+        etag: None,
+        protocol_version: None,
+    };
     let mut names = TakenNames::default();
     for (index, raw) in items.iter().enumerate() {
         match read_item(settings.name_prefix.as_deref(), &provider, &mut names, index, raw) {
@@ -224,6 +231,7 @@ fn read_tool(
             action,
             receipt_retention: provider.receipt_retention,
         })),
+        mcp: None,
         hash: sha256_hex(declared),
     })
 }

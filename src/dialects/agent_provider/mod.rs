@@ -26,7 +26,10 @@ fn auth_header(settings: &EndpointSettings) -> Option<(Cow<'static, str>, String
     match &settings.auth {
         EndpointAuth::Bearer(token) => Some((Cow::Borrowed("authorization"), format!("Bearer {}", token.reveal()))),
         // Registration gives an agent-provider endpoint a bearer token and nothing else.
-        EndpointAuth::Header { .. } | EndpointAuth::SigningSecret(_) | EndpointAuth::MedianKey(_) => None,
+        EndpointAuth::Header { .. }
+        | EndpointAuth::SigningSecret(_)
+        | EndpointAuth::MedianKey(_)
+        | EndpointAuth::None => None,
     }
 }
 

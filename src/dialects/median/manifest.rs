@@ -89,7 +89,14 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
         .enumerate()
         .map(|(index, raw)| read_item(settings.name_prefix.as_deref(), &mut names, index, raw))
         .collect::<Result<_, _>>()?;
-    Ok(Manifest { tools, skipped: Vec::new(), hash: sha256_hex(&value_or_text(whole.get())), diagnostics, etag: None })
+    Ok(Manifest {
+        tools,
+        skipped: Vec::new(),
+        hash: sha256_hex(&value_or_text(whole.get())),
+        diagnostics,
+        etag: None,
+        protocol_version: None,
+    })
 }
 
 fn read_item(
@@ -136,6 +143,7 @@ fn read_item(
         mutating: false,
         timeout: None,
         provider: None,
+        mcp: None,
         hash: sha256_hex(&declared),
     };
     Ok(DeclaredTool { spec, declared })

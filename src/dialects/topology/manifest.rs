@@ -42,6 +42,7 @@ pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manif
         hash: sha256_hex(&value_or_text(text)),
         diagnostics: false,
         etag: None,
+        protocol_version: None,
     };
     let mut names = TakenNames::default();
     for (index, raw) in items.iter().enumerate() {
@@ -176,6 +177,7 @@ fn read_tool(
         mutating: false,
         timeout: timeout(own_name, item)?,
         provider: None,
+        mcp: None,
         hash: sha256_hex(declared),
     })
 }

@@ -23,6 +23,8 @@ fn auth_header(settings: &EndpointSettings) -> Option<(Cow<'static, str>, String
             Some((Cow::Owned(name.to_ascii_lowercase()), value.reveal().to_owned()))
         }
         // Registration gives a topology endpoint a header and nothing else; Median's secrets sign, they are never sent.
-        EndpointAuth::Bearer(_) | EndpointAuth::SigningSecret(_) | EndpointAuth::MedianKey(_) => None,
+        EndpointAuth::Bearer(_) | EndpointAuth::SigningSecret(_) | EndpointAuth::MedianKey(_) | EndpointAuth::None => {
+            None
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{AdminFault, AdminResult, LONGEST_INTERVAL_S, check_slug};
 use crate::domain::endpoint::{EndpointAuth, EndpointSettings};
 use crate::domain::naming;
+use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::tool::Dialect;
 use url::Url;
@@ -10,11 +11,11 @@ use url::Url;
 /// Credentials as a request gives them; which members belong together depends on the dialect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthInput {
-    /// Header name (topology; `X-Auth` when absent).
+    /// Header name (topology, where it is `X-Auth` when absent, and mcp).
     pub header: Option<String>,
-    /// Header value (topology).
+    /// Header value (topology, mcp).
     pub value: Option<Secret>,
-    /// The bearer token (agent-provider).
+    /// The bearer token (agent-provider, mcp).
     pub bearer: Option<Secret>,
     /// The secret requests are signed with (median).
     pub signing_secret: Option<Secret>,
@@ -50,8 +51,9 @@ const SHORTEST_INTERVAL_S: u64 = 5;
 pub(super) fn endpoint_auth(dialect: Dialect, input: AuthInput) -> AdminResult<EndpointAuth> {
     match dialect {
         Dialect::Topology => topology_auth(input),
-        Dialect::AgentProvider => bearer_auth(input),
+        Dialect::AgentProvider => bearer_auth(input, "an agent-provider endpoint takes {\"bearer\":\"…\"}"),
         Dialect::Median => median_auth(input),
+        Dialect::Mcp => mcp_auth(input),
     }
 }
 
@@ -61,7 +63,29 @@ fn topology_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
         return Err(AdminFault::invalid("/auth", SHAPE));
     }
     let value = input.value.ok_or_else(|| AdminFault::invalid("/auth/value", SHAPE))?;
-    let name = input.header.unwrap_or_else(|| "X-Auth".to_owned());
+    header_auth(input.header.unwrap_or_else(|| "X-Auth".to_owned()), value)
+}
+
+/// An MCP server takes a bearer token, one header of its own, or nothing.
+fn mcp_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
+    const SHAPE: &str = "an mcp endpoint takes {\"bearer\":\"…\"}, {\"header\":\"…\",\"value\":\"…\"}, or no auth";
+    if input.signing_secret.is_some() || input.median_key.is_some() {
+        return Err(AdminFault::invalid("/auth", SHAPE));
+    }
+    match (input.bearer.is_some(), input.header, input.value) {
+        (false, None, None) => Ok(EndpointAuth::None),
+        (true, None, None) => bearer_auth(AuthInput { bearer: input.bearer, ..AuthInput::default() }, SHAPE),
+        (false, Some(name), Some(value)) => {
+            if name.to_ascii_lowercase().starts_with("mcp-") {
+                return Err(AdminFault::invalid("/auth/header", format!("the header {name} belongs to the protocol")));
+            }
+            header_auth(name, value)
+        }
+        (true, _, _) | (false, _, _) => Err(AdminFault::invalid("/auth", SHAPE)),
+    }
+}
+
+fn header_auth(name: String, value: Secret) -> AdminResult<EndpointAuth> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_token) {
         return Err(AdminFault::invalid("/auth/header", "give an HTTP header name of at most 64 characters"));
@@ -82,12 +106,11 @@ fn check_header_text(pointer: &'static str, text: &str) -> AdminResult<()> {
     Ok(())
 }
 
-fn bearer_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
-    const SHAPE: &str = "an agent-provider endpoint takes {\"bearer\":\"…\"}";
+fn bearer_auth(input: AuthInput, shape: &str) -> AdminResult<EndpointAuth> {
     let (None, None, None, None) = (&input.header, &input.value, &input.signing_secret, &input.median_key) else {
-        return Err(AdminFault::invalid("/auth", SHAPE));
+        return Err(AdminFault::invalid("/auth", shape));
     };
-    let token = input.bearer.ok_or_else(|| AdminFault::invalid("/auth/bearer", SHAPE))?;
+    let token = input.bearer.ok_or_else(|| AdminFault::invalid("/auth/bearer", shape))?;
     check_header_text("/auth/bearer", token.reveal())?;
     if token.reveal().contains(' ') {
         return Err(AdminFault::invalid("/auth/bearer", "give the token alone, without \"Bearer\" or blanks"));
@@ -113,7 +136,7 @@ fn median_auth(input: AuthInput) -> AdminResult<EndpointAuth> {
 }
 
 /// An absolute http(s) URL without user info, query or fragment, written without a trailing slash. An agent-provider
-/// lives at its origin, so of its URL nothing else is kept.
+/// lives at its origin, so of its URL nothing else is kept; an MCP server's URL is called exactly as it is given.
 pub(super) fn base_url(dialect: Dialect, text: &str) -> AdminResult<String> {
     let invalid = |message: &str| AdminFault::invalid("/base_url", message);
     if text.len() > LONGEST_URL {
@@ -126,12 +149,13 @@ pub(super) fn base_url(dialect: Dialect, text: &str) -> AdminResult<String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid("give credentials in auth, never in the URL"));
     }
-    if url.query().is_some() || url.fragment().is_some() {
+    if (url.query().is_some() && dialect != Dialect::Mcp) || url.fragment().is_some() {
         return Err(invalid("give a URL without query and fragment"));
     }
     Ok(match dialect {
         Dialect::AgentProvider => url.origin().ascii_serialization(),
         Dialect::Topology | Dialect::Median => url.as_str().trim_end_matches('/').to_owned(),
+        Dialect::Mcp => url.into(),
     })
 }
 
@@ -171,12 +195,24 @@ pub(super) fn check_settings(settings: &EndpointSettings) -> AdminResult<()> {
     let inline = settings.inline_manifest.is_some();
     match settings.dialect {
         Dialect::Topology => Ok(()),
-        Dialect::AgentProvider | Dialect::Median if inline => {
+        Dialect::AgentProvider | Dialect::Median | Dialect::Mcp if inline => {
             Err(AdminFault::invalid("/manifest", "only a topology may declare its tools inline"))
         }
         Dialect::Median if settings.sync_policy == crate::domain::endpoint::SyncPolicy::Skip => {
             Err(AdminFault::invalid("/sync/policy", "a median manifest is taken whole or refused; give \"reject\""))
         }
-        Dialect::AgentProvider | Dialect::Median => Ok(()),
+        Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => Ok(()),
+    }
+}
+
+/// Trust and risk are the tenant's to set where the provider's own word is none.
+pub(super) fn check_trust(dialect: Dialect, trusted: Option<bool>, risk: Option<Risk>) -> AdminResult<()> {
+    match dialect {
+        Dialect::Mcp => Ok(()),
+        Dialect::Topology | Dialect::AgentProvider | Dialect::Median => {
+            let pointer = [("/trusted", trusted.is_some()), ("/default_risk", risk.is_some())];
+            let given = pointer.into_iter().find(|(_, given)| *given);
+            given.map_or(Ok(()), |(pointer, _)| Err(AdminFault::invalid(pointer, "only an mcp endpoint takes this")))
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! Endpoints: registration, changes, explicit syncs, diagnostics, callback secrets.
 
 pub use super::endpoint_input::AuthInput;
-use super::endpoint_input::{base_url, check_settings, endpoint_auth};
+use super::endpoint_input::{base_url, check_settings, check_trust, endpoint_auth};
 use super::{AdminFault, AdminResult, By, MAX_EDITS, check_version, is_overtaken};
 use crate::dialects::median;
 use crate::domain::change::Change;
-use crate::domain::endpoint::{CallbackSecret, Endpoint, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
+use crate::domain::endpoint::{
+    CallbackSecret, DEFAULT_RISK, Endpoint, EndpointSettings, SyncPolicy, SyncState, ToolChanges,
+};
 use crate::domain::ids::EndpointId;
 use crate::domain::json::JsonText;
 use crate::domain::manifest::SyncTrigger;
+use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
 use crate::domain::tool::{Dialect, PolicyChange};
@@ -44,6 +47,10 @@ pub struct NewEndpoint {
     pub tool_changes: Option<ToolChanges>,
     /// The manifest itself, instead of fetching it.
     pub manifest: Option<JsonText>,
+    /// Whether what the server says of its tools is believed (mcp only).
+    pub trusted: Option<bool>,
+    /// The risk of its tools (mcp only).
+    pub default_risk: Option<Risk>,
 }
 
 /// What is changed of an endpoint.
@@ -67,6 +74,10 @@ pub struct EndpointPatch {
     pub tool_changes: Option<ToolChanges>,
     /// The manifest itself; cleared, it is fetched.
     pub manifest: Change<JsonText>,
+    /// Whether what the server says of its tools is believed (mcp only).
+    pub trusted: Option<bool>,
+    /// The risk of its tools (mcp only).
+    pub default_risk: Option<Risk>,
 }
 
 /// An endpoint as its tenant sees it.
@@ -102,11 +113,14 @@ impl Engine {
             auth: endpoint_auth(new.dialect, new.auth)?,
             name_prefix: new.name_prefix,
             enabled: true,
-            sync_policy: new.sync_policy.unwrap_or(SyncPolicy::Reject),
+            sync_policy: new.sync_policy.unwrap_or(default_sync_policy(new.dialect)),
             sync_interval_s: new.sync_interval_s,
             tool_changes: new.tool_changes.unwrap_or(ToolChanges::Accept),
             inline_manifest: new.manifest,
+            trusted: new.trusted.unwrap_or(false),
+            default_risk: new.default_risk.unwrap_or(DEFAULT_RISK),
         };
+        check_trust(new.dialect, new.trusted, new.default_risk)?;
         check_settings(&settings)?;
         let secret = takes_callbacks(new.dialect).then(|| signing::mint_webhook_secret(self.random_bytes()));
         let now = self.clock().now();
@@ -349,10 +363,18 @@ impl Engine {
     }
 }
 
+/// A server that others run may have a tool that is no good: it takes none of the others with it.
+const fn default_sync_policy(dialect: Dialect) -> SyncPolicy {
+    match dialect {
+        Dialect::Topology | Dialect::AgentProvider | Dialect::Median => SyncPolicy::Reject,
+        Dialect::Mcp => SyncPolicy::Skip,
+    }
+}
+
 const fn takes_callbacks(dialect: Dialect) -> bool {
     match dialect {
         Dialect::Topology => true,
-        Dialect::AgentProvider | Dialect::Median => false,
+        Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => false,
     }
 }
 
@@ -376,13 +398,16 @@ fn apply_patch(settings: &mut EndpointSettings, patch: EndpointPatch) -> AdminRe
     patch.sync_interval_s.apply(&mut settings.sync_interval_s);
     settings.tool_changes = patch.tool_changes.unwrap_or(settings.tool_changes);
     patch.manifest.apply(&mut settings.inline_manifest);
+    check_trust(settings.dialect, patch.trusted, patch.default_risk)?;
+    settings.trusted = patch.trusted.unwrap_or(settings.trusted);
+    settings.default_risk = patch.default_risk.unwrap_or(settings.default_risk);
     Ok(())
 }
 
 /// The settings for the audit trail: everything but secrets, and of an inline manifest only that there is one.
 fn described(settings: &EndpointSettings) -> Map<String, Value> {
     let manifest = if settings.inline_manifest.is_some() { "inline" } else { "fetch" };
-    let Value::Object(members) = json!({
+    let Value::Object(mut members) = json!({
         "name": settings.name,
         "dialect": settings.dialect.as_str(),
         "base_url": settings.base_url,
@@ -394,6 +419,10 @@ fn described(settings: &EndpointSettings) -> Map<String, Value> {
     }) else {
         unreachable!("an object was written")
     };
+    if settings.dialect == Dialect::Mcp {
+        members.insert("trusted".to_owned(), json!(settings.trusted));
+        members.insert("default_risk".to_owned(), json!(settings.default_risk.as_str()));
+    }
     members
 }
 

@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::engine::actors::org_handle::OrgHandle;
 use crate::engine::catalog::{Catalog, CatalogTool};
 use crate::engine::in_flight::InFlightGuard;
+use crate::engine::mcp::round::McpPart;
 use crate::engine::operation::OperationRecord;
 use crate::engine::ports::{RunTimes, StoreError, TransportError, TransportFault};
 use crate::engine::run::lifetime_once_sent;
@@ -41,6 +42,8 @@ pub(in crate::engine) struct Dispatch {
     /// When the agent's request came in.
     pub(in crate::engine) begun: Instant,
     pub(in crate::engine) traceparent: Option<String>,
+    /// How an MCP client takes part.
+    pub(in crate::engine) mcp: Option<Box<McpPart>>,
     /// The run is in the store already; otherwise it is recorded later, whole.
     pub(in crate::engine) durable: bool,
 }
@@ -122,10 +125,10 @@ impl Dispatch {
     /// as no byte of it has left.
     fn may_repeat(&self, result: &Result<InboundAnswer, TransportError>) -> bool {
         match result {
-            Ok(answer) => self.tool.spec.is_plain_read() && matches!(answer.status, 502..=504),
+            Ok(answer) => self.tool.is_plain_read() && matches!(answer.status, 502..=504),
             Err(error) => {
                 let nothing_left = !error.bytes_sent && is_connect_fault(error.kind);
-                nothing_left && (self.tool.spec.is_plain_read() || self.operation.is_some())
+                nothing_left && (self.tool.is_plain_read() || self.operation.is_some())
             }
         }
     }
@@ -207,6 +210,8 @@ impl Dispatch {
             (Dialect::Topology, ToolKind::Query) if garbled => failed(),
             // Our id is registered: the payload still finds its run.
             (Dialect::Topology, ToolKind::Query) => CallAnswer::Settled(RunOutcome::bare(RunStatus::Pending, true)),
+            (Dialect::Mcp, _) if self.tool.is_plain_read() => failed(),
+            (Dialect::Mcp, _) => uncertain(),
             (Dialect::Topology | Dialect::AgentProvider, ToolKind::Command) => uncertain(),
             (Dialect::AgentProvider, ToolKind::Query) => failed(),
             (Dialect::Median, _) if self.is_repeatable() => failed(),

@@ -52,7 +52,7 @@ pub fn median_secret(auth: &EndpointAuth) -> Option<MedianSecret> {
                 .expect("32 bytes are far below the most HKDF gives");
             Some(MedianSecret(derived))
         }
-        EndpointAuth::Header { .. } | EndpointAuth::Bearer(_) => None,
+        EndpointAuth::Header { .. } | EndpointAuth::Bearer(_) | EndpointAuth::None => None,
     }
 }
 

@@ -13,6 +13,18 @@ use crate::engine::settings::MAX_MEDIAN_TOOLS;
 use crate::engine::store_port::{NewToolSet, OrgConfig, SyncEnd, SyncRecord};
 use std::collections::HashMap;
 
+/// What a set in force is known by, besides its content.
+pub(super) struct Stamp {
+    pub(super) etag: Option<String>,
+    pub(super) protocol_version: Option<String>,
+}
+
+impl Stamp {
+    pub(super) fn of(manifest: Manifest) -> Self {
+        Self { etag: manifest.etag, protocol_version: manifest.protocol_version }
+    }
+}
+
 /// Decisions are made anew at most this often when other changes keep coming first.
 const MAX_DECISIONS: usize = 32;
 
@@ -45,22 +57,24 @@ impl Engine {
         org: &Org,
         endpoint: &Endpoint,
         mut record: SyncRecord,
-        etag: Option<String>,
+        stamp: Stamp,
     ) -> Result<SyncRecord, SyncError> {
         record.outcome = SyncOutcome::Unchanged;
         record.skipped.clone_from(&endpoint.sync.skipped);
         let now = Some(self.clock().now());
-        let healed = endpoint.sync.fault.is_some();
+        // Calls are made in the revision that the catalog names.
+        let is_news = endpoint.sync.fault.is_some() || endpoint.sync.protocol_version != stamp.protocol_version;
         let state = SyncState {
             last_synced_at: now,
             last_good_at: now,
             fault: None,
             failures_in_a_row: 0,
             applied_version: Some(endpoint.version),
-            manifest_etag: etag,
+            manifest_etag: stamp.etag,
+            protocol_version: stamp.protocol_version,
             ..endpoint.sync.clone()
         };
-        self.finish(org, endpoint, record, state, None, healed).await
+        self.finish(org, endpoint, record, state, None, is_news).await
     }
 
     /// Decides on what the store holds now, and again when that has changed before the decision was stored.
@@ -116,7 +130,7 @@ impl Engine {
         let same_set = diff.is_empty() && endpoint.sync.skipped == manifest.skipped;
         if same_set && endpoint.sync.manifest_hash.as_ref() == Some(&manifest.hash) {
             // The same tools were left out for the same reasons as the last time.
-            return self.end_unchanged(&config.org, endpoint, record, manifest.etag).await;
+            return self.end_unchanged(&config.org, endpoint, record, Stamp::of(manifest)).await;
         }
         record.outcome = SyncOutcome::Applied;
         record.diff = Some(diff);
@@ -131,6 +145,7 @@ impl Engine {
             skipped: manifest.skipped,
             failures_in_a_row: 0,
             diagnostics: manifest.diagnostics,
+            protocol_version: manifest.protocol_version,
         };
         let tools = NewToolSet { tools: manifest.tools, expected_revision: config.revision, accepted };
         self.finish(&config.org, endpoint, record, state, Some(tools), true).await

@@ -11,11 +11,12 @@ use super::Engine;
 use super::access::AgentAccess;
 use super::ports::StoreError;
 use super::store_port::SyncRecord;
-use crate::domain::endpoint::Endpoint;
+use crate::domain::endpoint::{Endpoint, SyncState};
 use crate::domain::ids::{EndpointId, OrgId, SyncId};
 use crate::domain::manifest::{Manifest, SyncOutcome, SyncTrigger};
 use crate::domain::org::OrgState;
 use dashmap::DashMap;
+use decide::Stamp;
 use fetch::Fetched;
 use schedule::{is_backing_off, is_recent};
 use std::sync::Arc;
@@ -191,13 +192,13 @@ impl Engine {
             Err(fault) => self.end_failed(&org, &endpoint, record, fault).await,
             Ok(Fetched::NotModified) => {
                 record.hash.clone_from(&endpoint.sync.manifest_hash);
-                let etag = endpoint.sync.manifest_etag.clone();
-                self.end_unchanged(&org, &endpoint, record, etag).await
+                let SyncState { manifest_etag: etag, protocol_version, .. } = endpoint.sync.clone();
+                self.end_unchanged(&org, &endpoint, record, Stamp { etag, protocol_version }).await
             }
             Ok(Fetched::Manifest(manifest)) => {
                 record.hash = Some(manifest.hash.clone());
                 if is_unchanged(&endpoint, &manifest) {
-                    self.end_unchanged(&org, &endpoint, record, manifest.etag).await
+                    self.end_unchanged(&org, &endpoint, record, Stamp::of(manifest)).await
                 } else {
                     self.decide_and_store(&endpoint, record, manifest).await
                 }

@@ -66,6 +66,9 @@ fn run_request(call: &Call<AgentAccess>) -> Result<RunRequest, Problem> {
         context,
         wait: prefer::wait(call.headers()),
         traceparent: Some(call.trace.to_header()),
+        // The holder of the key shows the question to a person, or its key says that it does not.
+        can_confirm: true,
+        mcp: None,
     })
 }
 

@@ -231,7 +231,7 @@ impl<'a> RunAnswer<'a> {
         let (intent, outcome) = (&run.intent, &run.outcome);
         let topology = match intent.dialect {
             Dialect::Topology => Some(intent.tool.as_str()),
-            Dialect::AgentProvider | Dialect::Median => None,
+            Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => None,
         };
         Self {
             tool: Cow::Owned([intent.dialect.id_prefix(), ":", &intent.tool].concat()),
@@ -252,7 +252,7 @@ impl<'a> RunAnswer<'a> {
     fn confirm(tool: &'a CatalogTool, request_id: Option<&'a str>, confirmation: &'a Confirmation) -> Self {
         let topology = match tool.endpoint.settings.dialect {
             Dialect::Topology => Some(tool.spec.name.as_str()),
-            Dialect::AgentProvider | Dialect::Median => None,
+            Dialect::AgentProvider | Dialect::Median | Dialect::Mcp => None,
         };
         Self {
             tool: Cow::Borrowed(&tool.id),

@@ -3,6 +3,7 @@
 use crate::domain::change::Change;
 use crate::domain::endpoint::{SyncPolicy, ToolChanges};
 use crate::domain::json::JsonText;
+use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::tool::Dialect;
 use crate::engine::administration::endpoints::{AuthInput, EndpointPatch, EndpointView, NewEndpoint};
@@ -19,13 +20,13 @@ use utoipa::ToSchema;
 pub(in crate::http) struct EndpointBody {
     /// A slug, unique in the organization.
     name: String,
-    /// `topology`, `agent-provider` or `median`.
+    /// `topology`, `agent-provider`, `median` or `mcp`.
     dialect: String,
     /// Absolute http(s) URL.
     base_url: String,
-    /// Credentials, as the dialect wants them.
-    #[schema(value_type = AuthBody)]
-    auth: Object<AuthBody>,
+    /// Credentials, as the dialect wants them; an mcp endpoint may have none.
+    #[schema(value_type = Option<AuthBody>)]
+    auth: Option<Object<AuthBody>>,
     /// Goes before every tool name.
     name_prefix: Option<String>,
     /// How its manifest is synced.
@@ -36,17 +37,21 @@ pub(in crate::http) struct EndpointBody {
     /// `"fetch"` (default) or `{"tools":[…]}`.
     #[schema(value_type = Option<serde_json::Value>)]
     manifest: Option<Box<RawValue>>,
+    /// Whether what the server says of its tools is believed (mcp only; default false).
+    trusted: Option<bool>,
+    /// `low`, `medium` (default), `reviewed` or `high`: the risk of its tools (mcp only).
+    default_risk: Option<String>,
 }
 
 /// Credentials; which members belong together depends on the dialect.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct AuthBody {
-    /// Header name (topology).
+    /// Header name (topology, mcp).
     header: Option<String>,
-    /// Header value (topology).
+    /// Header value (topology, mcp).
     value: Option<String>,
-    /// The bearer token (agent-provider).
+    /// The bearer token (agent-provider, mcp).
     bearer: Option<String>,
     /// The secret requests are signed with (median).
     signing_secret: Option<String>,
@@ -98,6 +103,12 @@ pub(in crate::http) struct EndpointPatchBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<serde_json::Value>)]
     manifest: Option<Box<RawValue>>,
+    /// Whether what the server says of its tools is believed (mcp only).
+    #[serde(default, deserialize_with = "present")]
+    trusted: Option<bool>,
+    /// `low`, `medium`, `reviewed` or `high`: the risk of its tools (mcp only).
+    #[serde(default, deserialize_with = "present")]
+    default_risk: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -113,14 +124,16 @@ impl EndpointBody {
         let manifest = self.manifest.as_deref().map(manifest).transpose()?;
         Ok(NewEndpoint {
             name: self.name,
-            dialect: word("dialect", &self.dialect, Dialect::parse, "topology, agent-provider, median")?,
+            dialect: word("dialect", &self.dialect, Dialect::parse, "topology, agent-provider, median, mcp")?,
             base_url: self.base_url,
-            auth: self.auth.0.into_input(),
+            auth: self.auth.map(|auth| auth.0.into_input()).unwrap_or_default(),
             name_prefix: self.name_prefix,
             sync_policy: sync.policy()?,
             sync_interval_s: sync.interval_s.flatten(),
             tool_changes: tool_changes(self.tool_changes.as_deref())?,
             manifest: manifest.flatten(),
+            trusted: self.trusted,
+            default_risk: default_risk(self.default_risk.as_deref())?,
         })
     }
 }
@@ -144,6 +157,8 @@ impl EndpointPatchBody {
             sync_interval_s: change(sync.interval_s),
             tool_changes: tool_changes(self.tool_changes.as_deref())?,
             manifest,
+            trusted: self.trusted,
+            default_risk: default_risk(self.default_risk.as_deref())?,
         })
     }
 }
@@ -169,6 +184,10 @@ impl SyncBody {
 
 fn tool_changes(text: Option<&str>) -> Result<Option<ToolChanges>, Problem> {
     text.map(|text| word("tool_changes", text, ToolChanges::parse, "accept, review")).transpose()
+}
+
+fn default_risk(text: Option<&str>) -> Result<Option<Risk>, Problem> {
+    text.map(|text| word("default_risk", text, Risk::parse, "low, medium, reviewed, high")).transpose()
 }
 
 /// `None` for a manifest that is fetched, else the JSON array of the tools as it was written.
@@ -220,6 +239,15 @@ pub(in crate::http) struct EndpointItem {
     tool_changes: &'static str,
     /// `fetch` or `inline`.
     manifest: &'static str,
+    /// Whether what the server says of its tools is believed (mcp only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trusted: Option<bool>,
+    /// The risk of its tools (mcp only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_risk: Option<&'static str>,
+    /// The revision of the protocol it speaks (mcp only, once it was synced).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<String>,
     created_at: String,
     updated_at: String,
 }
@@ -247,6 +275,7 @@ impl EndpointItem {
     /// An endpoint; `secret` is shown only by the answer that made it.
     pub(super) fn of(view: &EndpointView, secret: Option<&Secret>) -> Self {
         let (endpoint, settings, sync) = (&view.endpoint, &view.endpoint.settings, &view.endpoint.sync);
+        let is_mcp = settings.dialect == Dialect::Mcp;
         let callback = view
             .callback_url
             .clone()
@@ -269,6 +298,9 @@ impl EndpointItem {
             sync: SyncSettings { policy: settings.sync_policy.as_str(), interval_s: settings.sync_interval_s },
             tool_changes: settings.tool_changes.as_str(),
             manifest: if settings.inline_manifest.is_some() { "inline" } else { "fetch" },
+            trusted: is_mcp.then_some(settings.trusted),
+            default_risk: is_mcp.then(|| settings.default_risk.as_str()),
+            protocol_version: sync.protocol_version.clone(),
             created_at: endpoint.created_at.to_string(),
             updated_at: endpoint.updated_at.to_string(),
         }

@@ -1,6 +1,7 @@
 //! Endpoints and the tools of their last good sets.
 
-use super::rows::{self, AuthDoc, CallbackSecretDoc, SettingsDoc, SpecDoc, SyncStateDoc};
+use super::rows::{self, AuthDoc, CallbackSecretDoc, SettingsDoc, SyncStateDoc};
+use super::tool_rows::SpecDoc;
 use super::{Db, audit, bytes, corrupt, name_taken, place, runs, text_at, time_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
 use crate::domain::endpoint::Endpoint;

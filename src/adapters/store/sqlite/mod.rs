@@ -27,6 +27,7 @@ mod runs;
 mod syncs;
 #[cfg(test)]
 mod tests;
+mod tool_rows;
 mod writer;
 mod writes;
 

@@ -4,7 +4,8 @@
 //! **Invariant:** a step is taken only upon the one before it, whoever takes it.
 
 use super::pages::Filling;
-use super::rows::{self, ProviderTermsDoc, millis};
+use super::rows::{self, millis};
+use super::tool_rows::ProviderTermsDoc;
 use super::{Db, bytes, corrupt, maybe_time_at, pages, place, text_at, time_at, uuid_at};
 use crate::adapters::secrets::SecretBox;
 use crate::domain::ids::{EndpointId, OperationId, OrgId, RunId};

@@ -1,6 +1,7 @@
 //! Organizations, the change feed, and everything an organization's actor starts from.
 
-use super::rows::{self, LimitsDoc, OrgDoc, PolicyDoc};
+use super::rows::{self, LimitsDoc, OrgDoc};
+use super::tool_rows::PolicyDoc;
 use super::{
     Db, audit, bytes, corrupt, deliveries, endpoints, groups, hooks, keys, name_taken, pages, runs, text_at, time_at,
 };

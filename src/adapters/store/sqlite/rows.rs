@@ -2,8 +2,9 @@
 //! domain knows nothing of them.
 
 use super::corrupt;
-use crate::domain::endpoint::{CallbackSecret, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges};
-use crate::domain::evidence::EvidenceKind;
+use crate::domain::endpoint::{
+    CallbackSecret, DEFAULT_RISK, EndpointAuth, EndpointSettings, SyncPolicy, SyncState, ToolChanges,
+};
 use crate::domain::group::{Effect, Rule};
 use crate::domain::json::JsonText;
 use crate::domain::manifest::{
@@ -13,13 +14,12 @@ use crate::domain::org::{LimitOverrides, Limits};
 use crate::domain::risk::Risk;
 use crate::domain::secret::Secret;
 use crate::domain::time::Timestamp;
-use crate::domain::tool::{Dialect, ProviderTerms, ToolKind, ToolPolicy, ToolSpec};
+use crate::domain::tool::Dialect;
 use crate::engine::store_port::{StoreResult, SyncRecord};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes a document.
@@ -104,6 +104,7 @@ pub(super) enum AuthDoc {
     Bearer { token: String },
     SigningSecret { secret: String },
     MedianKey { key: String },
+    None,
 }
 
 impl AuthDoc {
@@ -115,6 +116,7 @@ impl AuthDoc {
             EndpointAuth::Bearer(token) => Self::Bearer { token: token.reveal().to_owned() },
             EndpointAuth::SigningSecret(secret) => Self::SigningSecret { secret: secret.reveal().to_owned() },
             EndpointAuth::MedianKey(key) => Self::MedianKey { key: key.reveal().to_owned() },
+            EndpointAuth::None => Self::None,
         }
     }
 
@@ -124,6 +126,7 @@ impl AuthDoc {
             Self::Bearer { token } => EndpointAuth::Bearer(Secret::new(token)),
             Self::SigningSecret { secret } => EndpointAuth::SigningSecret(Secret::new(secret)),
             Self::MedianKey { key } => EndpointAuth::MedianKey(Secret::new(key)),
+            Self::None => EndpointAuth::None,
         }
     }
 }
@@ -155,6 +158,15 @@ pub(super) struct SettingsDoc {
     tool_changes: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inline_manifest: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mcp: Option<McpSettingsDoc>,
+}
+
+/// What is set of MCP endpoints only.
+#[derive(Serialize, Deserialize)]
+struct McpSettingsDoc {
+    trusted: bool,
+    default_risk: String,
 }
 
 impl SettingsDoc {
@@ -167,10 +179,15 @@ impl SettingsDoc {
             sync_interval_s: settings.sync_interval_s,
             tool_changes: settings.tool_changes.as_str().to_owned(),
             inline_manifest: settings.inline_manifest.as_ref().map(|manifest| manifest.raw().to_owned()),
+            mcp: (settings.dialect == Dialect::Mcp).then(|| McpSettingsDoc {
+                trusted: settings.trusted,
+                default_risk: settings.default_risk.as_str().to_owned(),
+            }),
         }
     }
 
     pub(super) fn settings(self, name: String, enabled: bool, auth: EndpointAuth) -> StoreResult<EndpointSettings> {
+        let risk = |mcp: &McpSettingsDoc| Risk::parse(&mcp.default_risk).ok_or_else(|| corrupt("endpoint"));
         Ok(EndpointSettings {
             name,
             dialect: Dialect::parse(&self.dialect).ok_or_else(|| corrupt("endpoint"))?,
@@ -182,6 +199,8 @@ impl SettingsDoc {
             sync_interval_s: self.sync_interval_s,
             tool_changes: ToolChanges::parse(&self.tool_changes).ok_or_else(|| corrupt("endpoint"))?,
             inline_manifest: self.inline_manifest.map(JsonText::from),
+            trusted: self.mcp.as_ref().is_some_and(|mcp| mcp.trusted),
+            default_risk: self.mcp.as_ref().map_or(Ok(DEFAULT_RISK), risk)?,
         })
     }
 }
@@ -229,6 +248,8 @@ pub(super) struct SyncStateDoc {
     skipped: Vec<SkippedDoc>,
     failures_in_a_row: u32,
     diagnostics: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<String>,
 }
 
 impl SyncStateDoc {
@@ -243,6 +264,7 @@ impl SyncStateDoc {
             skipped: skipped_docs(&state.skipped),
             failures_in_a_row: state.failures_in_a_row,
             diagnostics: state.diagnostics,
+            protocol_version: state.protocol_version.clone(),
         }
     }
 
@@ -257,6 +279,7 @@ impl SyncStateDoc {
             skipped: skipped_of(self.skipped)?,
             failures_in_a_row: self.failures_in_a_row,
             diagnostics: self.diagnostics,
+            protocol_version: self.protocol_version,
         })
     }
 }
@@ -333,133 +356,6 @@ impl SyncRecordDoc {
             skipped: skipped_of(self.skipped)?,
         })
     }
-}
-
-#[derive(Serialize, Deserialize)]
-pub(super) struct SpecDoc {
-    name: String,
-    provider_name: String,
-    title: Option<String>,
-    description: Option<String>,
-    kind: String,
-    input_schema: Box<RawValue>,
-    /// The schema may be `false` or `true`, never `null`.
-    output_schema: Option<Box<RawValue>>,
-    risk: Option<String>,
-    requires_confirmation: bool,
-    llm_format: bool,
-    mutating: bool,
-    timeout_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    provider: Option<ProviderTermsDoc>,
-    hash: String,
-}
-
-impl SpecDoc {
-    pub(super) fn of(spec: &ToolSpec) -> Self {
-        Self {
-            name: spec.name.clone(),
-            provider_name: spec.provider_name.clone(),
-            title: spec.title.clone(),
-            description: spec.description.clone(),
-            kind: spec.kind.as_str().to_owned(),
-            input_schema: spec.input_schema.raw().to_owned(),
-            output_schema: spec.output_schema.as_ref().map(|schema| schema.raw().to_owned()),
-            risk: spec.risk.map(|risk| risk.as_str().to_owned()),
-            requires_confirmation: spec.requires_confirmation,
-            llm_format: spec.llm_format,
-            mutating: spec.mutating,
-            timeout_ms: spec.timeout.map(millis),
-            provider: spec.provider.as_deref().map(ProviderTermsDoc::of),
-            hash: spec.hash.clone(),
-        }
-    }
-
-    pub(super) fn spec(self) -> StoreResult<ToolSpec> {
-        Ok(ToolSpec {
-            name: self.name,
-            provider_name: self.provider_name,
-            title: self.title,
-            description: self.description,
-            kind: ToolKind::parse(&self.kind).ok_or_else(|| corrupt("tool"))?,
-            input_schema: self.input_schema.into(),
-            output_schema: self.output_schema.map(JsonText::from),
-            risk: parse_risk(self.risk)?,
-            requires_confirmation: self.requires_confirmation,
-            llm_format: self.llm_format,
-            mutating: self.mutating,
-            timeout: self.timeout_ms.map(Duration::from_millis),
-            provider: self.provider.map(ProviderTermsDoc::terms).transpose()?.map(Arc::new),
-            hash: self.hash,
-        })
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-pub(super) struct ProviderTermsDoc {
-    contract_version: String,
-    languages: Vec<String>,
-    produces_evidence: Vec<String>,
-    action: Option<String>,
-    receipt_retention_s: Option<u64>,
-}
-
-impl ProviderTermsDoc {
-    pub(super) fn of(terms: &ProviderTerms) -> Self {
-        Self {
-            contract_version: terms.contract_version.clone(),
-            languages: terms.languages.clone(),
-            produces_evidence: terms.produces_evidence.words().map(str::to_owned).collect(),
-            action: terms.action.clone(),
-            receipt_retention_s: terms.receipt_retention.map(|retention| retention.as_secs()),
-        }
-    }
-
-    pub(super) fn terms(self) -> StoreResult<ProviderTerms> {
-        let kinds = self.produces_evidence.iter().map(|word| EvidenceKind::parse(word)).collect::<Option<_>>();
-        Ok(ProviderTerms {
-            contract_version: self.contract_version,
-            languages: self.languages,
-            produces_evidence: kinds.ok_or_else(|| corrupt("tool"))?,
-            action: self.action,
-            receipt_retention: self.receipt_retention_s.map(Duration::from_secs),
-        })
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-pub(super) struct PolicyDoc {
-    risk: Option<String>,
-    requires_confirmation: Option<bool>,
-    timeout_ms: Option<u64>,
-    pending_ttl_ms: Option<u64>,
-    accepted_hash: Option<String>,
-}
-
-impl PolicyDoc {
-    pub(super) fn of(policy: &ToolPolicy) -> Self {
-        Self {
-            risk: policy.risk.map(|risk| risk.as_str().to_owned()),
-            requires_confirmation: policy.requires_confirmation,
-            timeout_ms: policy.timeout.map(millis),
-            pending_ttl_ms: policy.pending_ttl.map(millis),
-            accepted_hash: policy.accepted_hash.clone(),
-        }
-    }
-
-    pub(super) fn policy(self) -> StoreResult<ToolPolicy> {
-        Ok(ToolPolicy {
-            risk: parse_risk(self.risk)?,
-            requires_confirmation: self.requires_confirmation,
-            timeout: self.timeout_ms.map(Duration::from_millis),
-            pending_ttl: self.pending_ttl_ms.map(Duration::from_millis),
-            accepted_hash: self.accepted_hash,
-        })
-    }
-}
-
-fn parse_risk(word: Option<String>) -> StoreResult<Option<Risk>> {
-    word.map(|word| Risk::parse(&word).ok_or_else(|| corrupt("tool"))).transpose()
 }
 
 pub(super) fn millis(duration: Duration) -> u64 {

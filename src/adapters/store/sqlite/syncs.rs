@@ -1,6 +1,7 @@
 //! Ends of syncs: the record, the endpoint's state, and, when one was applied, the whole new set of tools, in one step.
 
-use super::rows::{self, SpecDoc, SyncRecordDoc, SyncStateDoc};
+use super::rows::{self, SyncRecordDoc, SyncStateDoc};
+use super::tool_rows::SpecDoc;
 use super::{Db, bytes, deliveries, name_taken, orgs, pages, text_at, time_at, uuid_at};
 use crate::domain::announcement::Announcement;
 use crate::domain::ids::{EndpointId, OrgId, SyncId};

@@ -1,0 +1,143 @@
+//! Dialect `mcp`: MCP servers over Streamable HTTP, of the present era and of the earlier ones. The facts are those of
+//! the protocol's specification, revision 2026-07-28, and of the revisions back to 2025-03-26.
+//!
+//! Two eras differ in how a dialogue is held. A *modern* server is stateless: each request carries its version and the
+//! client's capabilities. A *legacy* server is opened with `initialize` and may assign a session.
+
+mod header_params;
+mod manifest;
+mod result;
+pub mod rpc;
+mod wire;
+pub mod words;
+
+pub use header_params::{decoded as decoded_header, encoded as encoded_header};
+pub use manifest::{Page, decode_page, decode_tools};
+pub use result::{ToolResult, decode_result, rpc_failure};
+pub use wire::{
+    Dialogue, ToolCall, encode_call, encode_cancelled, encode_initialize, encode_initialized, encode_list,
+    encode_listen, encode_response, encode_resume, negotiated_version,
+};
+
+use super::{AnswerContext, Call, CallAnswer, InboundAnswer, OutboundRequest};
+use crate::domain::endpoint::EndpointSettings;
+use crate::domain::error_code::ErrorCode;
+use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
+use crate::domain::run::{RunOutcome, RunStatus};
+use serde_json::value::RawValue;
+
+/// Checks the tools of a server that answers them on one page, as JSON.
+pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
+    let not_json = || SyncFault::new(SyncReason::NotJson, "the answer to tools/list is no JSON-RPC message");
+    let text = std::str::from_utf8(body).map_err(|_| not_json())?;
+    match rpc::parse(text).ok_or_else(not_json)? {
+        rpc::Message::Response { answer: Ok(result), .. } => decode_tools(settings, &[decode_page(result)?]),
+        rpc::Message::Response { answer: Err(error), .. } => Err(rpc::sync_fault("tools/list", error)),
+        rpc::Message::Request { .. } | rpc::Message::Notification { .. } => Err(not_json()),
+    }
+}
+
+/// The first request of a sync: the first page of tools, asked for in the modern era.
+pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
+    encode_list(settings, &Dialogue::Modern, 1, None)
+}
+
+/// A call that nobody can be asked about, in the modern era.
+pub fn encode_lone_call(settings: &EndpointSettings, call: &Call<'_>) -> OutboundRequest {
+    let capabilities = RawValue::from_string("{}".to_owned()).expect("an object without members is JSON");
+    let call = ToolCall {
+        tool: call.tool,
+        arguments: Some(call.arguments),
+        capabilities: &capabilities,
+        progress_token: None,
+        input_responses: None,
+        request_state: None,
+    };
+    encode_call(settings, &Dialogue::Modern, 1, &call)
+}
+
+/// Reads an answer that came whole, as JSON.
+pub fn decode_answer(context: &AnswerContext<'_>, answer: &InboundAnswer) -> CallAnswer {
+    let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+    CallAnswer::Settled(match rpc::parse(text) {
+        Some(rpc::Message::Response { answer: Ok(result), .. }) => match decode_result(result) {
+            ToolResult::Complete(outcome) => outcome,
+            ToolResult::InputRequired { .. } => cannot_ask(),
+            ToolResult::Unclear(message) => unclear(context.repeatable, ErrorCode::ProviderProtocolError, message),
+        },
+        Some(rpc::Message::Response { answer: Err(error), .. }) => rpc_failure(error),
+        Some(rpc::Message::Request { .. } | rpc::Message::Notification { .. }) | None => {
+            undecodable(context.repeatable, answer.status)
+        }
+    })
+}
+
+/// The server asks what nobody can be asked.
+pub fn cannot_ask() -> RunOutcome {
+    let message = "the server asks its caller for more, and this caller cannot be asked";
+    RunOutcome::failed(true, ErrorCode::ProviderProtocolError, message)
+}
+
+/// What an answer means that is no JSON-RPC response: the HTTP status is all there is.
+pub fn undecodable(repeatable: bool, status: u16) -> RunOutcome {
+    match status {
+        401 | 403 => RunOutcome::failed(
+            true,
+            ErrorCode::ProviderAuthFailed,
+            format!("the server refused the gateway's credentials (HTTP {status})"),
+        ),
+        // Whoever answers so has not run the tool.
+        400..500 => {
+            RunOutcome::failed(true, ErrorCode::ProviderProtocolError, format!("the server answered HTTP {status}"))
+        }
+        500.. => unclear(repeatable, ErrorCode::ProviderError, format!("the server answered HTTP {status}")),
+        _ => unclear(
+            repeatable,
+            ErrorCode::ProviderProtocolError,
+            "the server's answer breaks its protocol: it is no JSON-RPC response".to_owned(),
+        ),
+    }
+}
+
+/// Whether the tool ran is not known. One that may be called again has failed; any other may have done something.
+pub fn unclear(repeatable: bool, code: ErrorCode, message: String) -> RunOutcome {
+    if repeatable {
+        RunOutcome::failed(true, code, message)
+    } else {
+        RunOutcome::ended(RunStatus::Uncertain, true, code.as_str())
+    }
+}
+
+/// What the answer to a modern request says about its server's era.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A modern server that took the request.
+    Modern,
+    /// A modern server that speaks other versions: those of its list.
+    OtherVersions(Vec<String>),
+    /// A modern server that refused the request for another reason.
+    Refused,
+    /// Who knows: the answer is about credentials or load, not about the protocol.
+    Silent,
+    /// No modern server.
+    Legacy,
+}
+
+/// Reads that sign. Anything but a modern result and the three errors that only modern servers know means legacy: some
+/// legacy servers answer 200 with "method not found", others a bare 400.
+pub fn sign_of(status: u16, message: &str) -> Sign {
+    if matches!(status, 401 | 403 | 429) {
+        return Sign::Silent;
+    }
+    match rpc::parse(message) {
+        Some(rpc::Message::Response { answer: Ok(result), .. }) if rpc::result_type(result).is_some() => Sign::Modern,
+        Some(rpc::Message::Response { answer: Err(error), .. }) => match rpc::Error::read(error) {
+            Some(error) if error.code == words::UNSUPPORTED_VERSION => {
+                Sign::OtherVersions(error.supported_versions().unwrap_or_default())
+            }
+            Some(error) if matches!(error.code, words::HEADER_MISMATCH | words::MISSING_CAPABILITY) => Sign::Refused,
+            Some(_) | None => Sign::Legacy,
+        },
+        Some(_) | None => Sign::Legacy,
+    }
+}

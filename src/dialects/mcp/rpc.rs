@@ -1,0 +1,128 @@
+//! JSON-RPC messages, read without changing a character of what they carry.
+
+use super::super::checks::{object, present, quoted};
+use crate::domain::manifest::{SyncFault, SyncReason};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// One message, of either direction.
+#[derive(Clone, Debug)]
+pub enum Message<'a> {
+    /// The answer to a request of ours.
+    Response {
+        /// The request's id, as text; absent where the other side could not read it.
+        id: Option<&'a RawValue>,
+        /// The result, or the error.
+        answer: Result<&'a RawValue, &'a RawValue>,
+    },
+    /// Something the other side wants of us.
+    Request {
+        /// Its id, to be repeated in the answer.
+        id: &'a RawValue,
+        /// What it wants.
+        method: Cow<'a, str>,
+        /// With which parameters.
+        params: Option<&'a RawValue>,
+    },
+    /// Something the other side tells us.
+    Notification {
+        /// What it tells.
+        method: Cow<'a, str>,
+        /// In detail.
+        params: Option<&'a RawValue>,
+    },
+}
+
+/// Reads a message. `None` when it is none: no object, another protocol, neither result nor error nor method, or both.
+pub fn parse(text: &str) -> Option<Message<'_>> {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        jsonrpc: Cow<'a, str>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        method: Option<Cow<'a, str>>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        params: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        result: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        error: Option<&'a RawValue>,
+    }
+
+    let said: Members<'_> = object(text.as_bytes())?;
+    if said.jsonrpc != "2.0" {
+        return None;
+    }
+    let id = said.id.filter(|id| id.get() != "null");
+    match (said.method, said.result, said.error) {
+        (Some(method), None, None) => Some(match id {
+            Some(id) => Message::Request { id, method, params: said.params },
+            None => Message::Notification { method, params: said.params },
+        }),
+        (None, Some(result), None) => Some(Message::Response { id, answer: Ok(result) }),
+        (None, None, Some(error)) => Some(Message::Response { id, answer: Err(error) }),
+        (None, None, None)
+        | (Some(_) | None, Some(_), Some(_))
+        | (Some(_), Some(_), None)
+        | (Some(_), None, Some(_)) => None,
+    }
+}
+
+/// A JSON-RPC error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Its number.
+    pub code: i64,
+    /// Its sentence.
+    pub message: String,
+    /// The versions of `data.supported`.
+    supported: Option<Vec<String>>,
+}
+
+impl Error {
+    /// Reads an error object; `None` when it has no integer code.
+    pub fn read(error: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Members<'a> {
+            code: i64,
+            #[serde(borrow)]
+            message: Option<Cow<'a, str>>,
+            #[serde(borrow, default, deserialize_with = "present")]
+            data: Option<&'a RawValue>,
+        }
+        #[derive(Deserialize)]
+        struct Data {
+            supported: Vec<String>,
+        }
+        let said: Members<'_> = object(error.get().as_bytes())?;
+        let supported = said.data.and_then(|data| object::<Data>(data.get().as_bytes())).map(|data| data.supported);
+        Some(Self { code: said.code, message: said.message.unwrap_or_default().into_owned(), supported })
+    }
+
+    /// What a refusal of the protocol's version lists.
+    pub fn supported_versions(self) -> Option<Vec<String>> {
+        self.supported
+    }
+}
+
+/// The `resultType` of a result; `None` in the earlier era, which knows none.
+pub fn result_type(result: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Members {
+        #[serde(rename = "resultType")]
+        result_type: Option<String>,
+    }
+    object::<Members>(result.get().as_bytes())?.result_type
+}
+
+/// What an error that a server answers to `method` means for a sync.
+pub fn sync_fault(method: &str, error: &RawValue) -> SyncFault {
+    let said = Error::read(error);
+    let (code, message) = said.map_or((0, String::new()), |error| (error.code, error.message));
+    SyncFault::new(
+        SyncReason::BadManifest,
+        format!("the server answered {method} with the JSON-RPC error {code}: {}", quoted(&message)),
+    )
+}
