@@ -4,6 +4,7 @@
 
 pub mod agent_provider;
 mod checks;
+pub mod mcp;
 pub mod median;
 pub mod topology;
 
