@@ -84,6 +84,7 @@ impl<'a> Session<'a> {
         let (method, body) = match request.method {
             Method::Get => (SimpleMethod::Get, None),
             Method::Post => (SimpleMethod::Post, Some(request.body.clone())),
+            Method::Delete => (SimpleMethod::Delete, None),
         };
         let began = Instant::now();
         match self.client.call(method, &request.url, &headers, body).await {

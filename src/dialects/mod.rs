@@ -26,6 +26,8 @@ pub enum Method {
     Get,
     /// A JSON body.
     Post,
+    /// No body.
+    Delete,
 }
 
 /// A request to a provider, complete but for a signature that depends on the time it leaves.
@@ -37,7 +39,7 @@ pub struct OutboundRequest {
     pub url: String,
     /// Headers beside `Host`, `Content-Length`, `Content-Type` and `Accept`, lower-case names.
     pub headers: Vec<(Cow<'static, str>, String)>,
-    /// Exactly the bytes to send; empty for GET.
+    /// Exactly the bytes to send; empty for GET and DELETE.
     pub body: Bytes,
     /// Whether each attempt is signed by Median's scheme.
     pub median_signature: bool,

@@ -4,6 +4,8 @@ use crate::dialects::{InboundAnswer, OutboundRequest};
 use crate::domain::egress::EgressPolicy;
 use crate::domain::time::Timestamp;
 use async_trait::async_trait;
+use bytes::Bytes;
+use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -42,6 +44,43 @@ pub trait Transport: Send + Sync + 'static {
         max_response_bytes: usize,
         deadline: Instant,
     ) -> Result<InboundAnswer, TransportError>;
+
+    /// Like [`Transport::send`], but returns once the head of the answer has come, which is before `deadline`; the body
+    /// is read as it comes. Its length and the time it takes are the caller's to bound.
+    async fn open(
+        &self,
+        request: &OutboundRequest,
+        egress: &EgressPolicy,
+        deadline: Instant,
+    ) -> Result<OpenAnswer, TransportError>;
+}
+
+/// An answer of any HTTP status whose body is still coming.
+pub struct OpenAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// `Content-Type` as it was written, parameters too.
+    pub content_type: Option<String>,
+    /// `Mcp-Session-Id`, when it is one that can be sent back: 1 to 1024 visible ASCII characters.
+    pub session_id: Option<String>,
+    /// The rest. Dropped before its end, it closes the connection: that tells the provider that nobody waits any more.
+    pub body: Box<dyn AnswerBody>,
+}
+
+impl fmt::Debug for OpenAnswer {
+    // Whoever holds a session id speaks in the session.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (status, content_type) = (&self.status, &self.content_type);
+        f.debug_struct("OpenAnswer").field("status", status).field("content_type", content_type).finish_non_exhaustive()
+    }
+}
+
+/// The body of an [`OpenAnswer`].
+#[async_trait]
+pub trait AnswerBody: Send {
+    /// The next bytes, as soon as any have come, never none of them; `None` once the body has come whole. A fault is
+    /// final: it is said again, a cut body never ends like a whole one. A call that is given up loses no byte.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, TransportFault>;
 }
 
 /// Why an exchange failed.

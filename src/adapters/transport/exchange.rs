@@ -18,6 +18,8 @@ pub(super) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("too
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Longest entity tag that is kept, in bytes.
 const MAX_ETAG: usize = 256;
+/// Longest session id that is kept, in bytes: it goes into a header of every later request.
+const MAX_SESSION_ID: usize = 1024;
 
 pub(super) const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
@@ -29,6 +31,7 @@ pub(super) fn message(request: &OutboundRequest, target: &Target) -> Result<Mess
     *message.method_mut() = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Post => hyper::Method::POST,
+        Method::Delete => hyper::Method::DELETE,
     };
     let headers = message.headers_mut();
     headers.reserve(6 + request.headers.len());
@@ -37,7 +40,7 @@ pub(super) fn message(request: &OutboundRequest, target: &Target) -> Result<Mess
     headers.insert(header::ACCEPT, JSON);
     headers.insert(header::ACCEPT_ENCODING, IDENTITY);
     match request.method {
-        Method::Get => {}
+        Method::Get | Method::Delete => {}
         Method::Post => {
             headers.insert(header::CONTENT_TYPE, JSON);
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(request.body.len()));
@@ -97,16 +100,21 @@ pub(super) async fn send(sender: &mut Sender, message: Message) -> Result<Respon
     })
 }
 
+/// Refuses an answer that is packed: nobody asked for that, and what it unpacks to has no bound.
+pub(super) fn uncoded(response: Response<Incoming>) -> Result<Response<Incoming>, TransportFault> {
+    let mut encodings = response.headers().get_all(header::CONTENT_ENCODING).iter();
+    if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(TransportFault::Malformed);
+    }
+    Ok(response)
+}
+
 /// Reads an answer, at most `max_bytes` of body. An announced length over the limit is refused before a byte is read.
 pub(super) async fn read_answer(
     response: Response<Incoming>,
     max_bytes: usize,
 ) -> Result<InboundAnswer, TransportFault> {
     let (head, body) = response.into_parts();
-    let encodings = head.headers.get_all(header::CONTENT_ENCODING);
-    if encodings.iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(TransportFault::Malformed);
-    }
     let etag = entity_tag(&head.headers);
     let body = read_body(body, max_bytes).await.map_err(|error| match error {
         BodyError::TooLarge => TransportFault::TooLarge,
@@ -121,6 +129,18 @@ fn entity_tag(headers: &HeaderMap) -> Option<String> {
     let opaque = text.strip_prefix("W/").unwrap_or(text);
     let inner = opaque.strip_prefix('"')?.strip_suffix('"')?;
     (text.len() <= MAX_ETAG && inner.bytes().all(|b| b.is_ascii_graphic() && b != b'"')).then(|| text.to_owned())
+}
+
+/// The media type of an answer with its parameters, as it was written.
+pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
+    Some(headers.get(header::CONTENT_TYPE)?.to_str().ok()?.to_owned())
+}
+
+/// The MCP session an answer opens, when its id is one that can be sent back.
+pub(super) fn session_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("mcp-session-id")?.to_str().ok()?;
+    let is_good = (1..=MAX_SESSION_ID).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    is_good.then(|| text.to_owned())
 }
 
 /// Why a body was not read to its end.

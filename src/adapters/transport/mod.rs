@@ -1,11 +1,12 @@
 //! The outbound HTTP client: hyper, with our own pinned connector and our own pool of connections for each worker.
 //!
 //! One request: find a connection whose address the organization may reach, or resolve, check and connect; send exactly
-//! the given bytes; read the answer up to its limit; put the connection back.
+//! the given bytes; read the answer up to its limit, or hand it over piece by piece; put the connection back.
 //!
 //! **Invariant:** a connection leads to an address that was checked, and is checked again under the policy of whoever
 //! takes it from the pool. **Invariant:** a request is written to a second connection only when hyper handed it back
-//! unwritten from the first. **Invariant:** a connection whose answer was not read to its end is closed, never pooled.
+//! unwritten from the first. **Invariant:** a connection whose answer was not read to its end is closed, never pooled;
+//! that is also how a provider learns that nobody waits any more.
 //! Absent by intent: redirects, proxies from the environment, cookies, content codings.
 
 mod client;
@@ -13,6 +14,7 @@ mod connect;
 mod exchange;
 mod own;
 mod pool;
+mod pooled_body;
 mod resolve;
 mod target;
 
@@ -25,13 +27,14 @@ pub use own::OwnListeners;
 
 use crate::dialects::{InboundAnswer, OutboundRequest};
 use crate::domain::egress::EgressPolicy;
-use crate::engine::ports::{Transport, TransportError, TransportFault};
+use crate::engine::ports::{OpenAnswer, Transport, TransportError, TransportFault};
 use async_trait::async_trait;
 use connect::{Connector, OpenError, Sender};
 use exchange::{Message, SendFailure};
 use hyper::Response;
 use hyper::body::Incoming;
 use pool::{Pool, PoolLimits, Verdict};
+use pooled_body::PooledBody;
 use resolve::Resolver;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -41,6 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use target::{Origin, Target};
 use tokio::runtime;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Workers with a pool of their own; more of them share.
@@ -162,75 +166,93 @@ impl Transport for HttpTransport {
     ) -> Result<InboundAnswer, TransportError> {
         let sent = AtomicBool::new(false);
         let exchange = async {
-            // `timeout_at` looks at the clock only after a first poll, which could send.
-            if Instant::now() >= deadline {
-                return Err(TransportFault::Timeout);
-            }
-            self.inner.exchange(request, egress, max_response_bytes, &sent).await
+            let answering = self.inner.begin(request, egress, deadline, &sent).await?;
+            self.inner.read_whole(answering, max_response_bytes).await
         };
-        let result = timeout_at(deadline, exchange).await.unwrap_or(Err(TransportFault::Timeout));
-        result.map_err(|kind| TransportError { kind, bytes_sent: sent.load(Ordering::Relaxed) })
+        settled(timeout_at(deadline, exchange).await, &sent)
+    }
+
+    async fn open(
+        &self,
+        request: &OutboundRequest,
+        egress: &EgressPolicy,
+        deadline: Instant,
+    ) -> Result<OpenAnswer, TransportError> {
+        let sent = AtomicBool::new(false);
+        let head = self.inner.begin(request, egress, deadline, &sent);
+        let Answering { target, connection, response } = settled(timeout_at(deadline, head).await, &sent)?;
+        let (head, body) = response.into_parts();
+        Ok(OpenAnswer {
+            status: head.status.as_u16(),
+            content_type: exchange::content_type(&head.headers),
+            session_id: exchange::session_id(&head.headers),
+            body: Box::new(PooledBody::new(Arc::clone(&self.inner), target, connection, body)),
+        })
     }
 }
 
+/// The result of an exchange under its deadline.
+fn settled<T>(result: Result<Result<T, TransportFault>, Elapsed>, sent: &AtomicBool) -> Result<T, TransportError> {
+    let result = result.unwrap_or(Err(TransportFault::Timeout));
+    result.map_err(|kind| TransportError { kind, bytes_sent: sent.load(Ordering::Relaxed) })
+}
+
+/// An answer whose head has come, and the connection its body comes on.
+struct Answering {
+    target: Arc<Target>,
+    connection: Connection,
+    response: Response<Incoming>,
+}
+
 impl Inner {
-    /// One exchange. `sent` is true from the moment a connection has the message until it is handed back.
-    async fn exchange(
-        self: &Arc<Self>,
+    /// Sends a request and waits for the head of its answer; the caller ends it at the deadline. `sent` is true from
+    /// the moment a connection has the message until it is handed back.
+    async fn begin(
+        &self,
         request: &OutboundRequest,
         egress: &EgressPolicy,
-        max_response_bytes: usize,
+        deadline: Instant,
         sent: &AtomicBool,
-    ) -> Result<InboundAnswer, TransportFault> {
+    ) -> Result<Answering, TransportFault> {
+        // `timeout_at` looks at the clock only after a first poll, which could send.
+        if Instant::now() >= deadline {
+            return Err(TransportFault::Timeout);
+        }
         let target = self.target(&request.url)?;
         let mut message = exchange::message(request, &target)?;
         if let Some(mut connection) = self.checkout(&target.origin, egress).await {
-            sent.store(true, Ordering::Relaxed);
-            match exchange::send(&mut connection.sender, message).await {
-                Ok(response) => return self.finish(&target.origin, connection, response, max_response_bytes).await,
+            match send_on(&mut connection, message, sent).await {
+                Ok(response) => return Ok(Answering { target, connection, response: exchange::uncoded(response)? }),
                 Err(SendFailure::Sent(error)) => return Err(exchange::fault_of(&error)),
                 // It was closed while it was idle. One fresh connection, not one more from the pool.
-                Err(SendFailure::Unsent(unsent)) => {
-                    sent.store(false, Ordering::Relaxed);
-                    message = *unsent;
-                }
+                Err(SendFailure::Unsent(unsent)) => message = *unsent,
             }
         }
-        let connection = self.connect(&target.origin, egress).await?;
-        self.first_exchange(&target.origin, connection, message, max_response_bytes, sent).await
-    }
-
-    async fn first_exchange(
-        self: &Arc<Self>,
-        origin: &Arc<Origin>,
-        mut connection: Connection,
-        message: Message,
-        max_response_bytes: usize,
-        sent: &AtomicBool,
-    ) -> Result<InboundAnswer, TransportFault> {
-        sent.store(true, Ordering::Relaxed);
-        match exchange::send(&mut connection.sender, message).await {
-            Ok(response) => self.finish(origin, connection, response, max_response_bytes).await,
+        let mut connection = self.connect(&target.origin, egress).await?;
+        match send_on(&mut connection, message, sent).await {
+            Ok(response) => Ok(Answering { target, connection, response: exchange::uncoded(response)? }),
             Err(SendFailure::Sent(error)) => Err(exchange::fault_of(&error)),
-            Err(SendFailure::Unsent(_)) => {
-                sent.store(false, Ordering::Relaxed);
-                Err(TransportFault::Reset)
-            }
+            Err(SendFailure::Unsent(_)) => Err(TransportFault::Reset),
         }
     }
 
-    async fn finish(
+    /// Reads the body of an answer, at most `max_response_bytes`.
+    async fn read_whole(
         self: &Arc<Self>,
-        origin: &Arc<Origin>,
-        connection: Connection,
-        response: Response<Incoming>,
+        answering: Answering,
         max_response_bytes: usize,
     ) -> Result<InboundAnswer, TransportFault> {
+        let Answering { target, connection, response } = answering;
         let answer = exchange::read_answer(response, max_response_bytes).await?;
+        self.release(&target.origin, connection);
+        Ok(answer)
+    }
+
+    /// Keeps a connection whose answer was read to its end, where it can carry another.
+    fn release(self: &Arc<Self>, origin: &Arc<Origin>, connection: Connection) {
         if !connection.sender.is_closed() {
             self.put_back(origin, connection);
         }
-        Ok(answer)
     }
 
     fn target(&self, url: &str) -> Result<Arc<Target>, TransportFault> {
@@ -337,6 +359,19 @@ impl Inner {
     fn shard(&self) -> MutexGuard<'_, Shard> {
         lock(&self.shards[shard_index()])
     }
+}
+
+async fn send_on(
+    connection: &mut Connection,
+    message: Message,
+    sent: &AtomicBool,
+) -> Result<Response<Incoming>, SendFailure> {
+    sent.store(true, Ordering::Relaxed);
+    let result = exchange::send(&mut connection.sender, message).await;
+    if matches!(result, Err(SendFailure::Unsent(_))) {
+        sent.store(false, Ordering::Relaxed);
+    }
+    result
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

@@ -4,6 +4,7 @@ mod addresses;
 mod answers;
 mod client;
 mod connections;
+mod open;
 mod requests;
 mod tls;
 

@@ -8,6 +8,7 @@ mod header_params;
 mod manifest;
 mod result;
 pub mod rpc;
+pub mod sse;
 mod wire;
 pub mod words;
 

@@ -43,6 +43,30 @@ async fn a_get_has_no_body_and_says_nothing_of_one() {
 }
 
 #[tokio::test]
+async fn a_delete_has_no_body_and_says_nothing_of_one() {
+    let mut request = OutboundRequest { method: Method::Delete, ..get("") };
+    request.headers = vec![("mcp-session-id".into(), "a1".into())];
+    let (text, address) = received(&mut request, "/mcp").await;
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = format!(
+        "DELETE /mcp HTTP/1.1\r\nhost: {address}\r\nuser-agent: toolgate/{version}\r\naccept: application/json\r\n\
+         accept-encoding: identity\r\nmcp-session-id: a1\r\n\r\n"
+    );
+    assert_eq!(text, expected);
+}
+
+#[tokio::test]
+async fn any_method_may_ask_for_another_media_type() {
+    for method in [Method::Get, Method::Post, Method::Delete] {
+        let mut request = OutboundRequest { method, ..get("") };
+        request.headers = vec![("accept".into(), "application/json, text/event-stream".into())];
+        let (text, _) = received(&mut request, "/").await;
+        assert_eq!(text.matches("accept: ").count(), 1, "{text}");
+        assert!(text.contains("\r\naccept: application/json, text/event-stream\r\n"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn an_empty_post_says_that_it_is_empty() {
     let (text, _) = received(&mut post("", ""), "/").await;
     assert!(text.contains("\r\ncontent-length: 0\r\n"), "{text}");

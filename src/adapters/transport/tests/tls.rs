@@ -12,8 +12,8 @@ const ROOT: &[u8] = include_bytes!("../../../../tests/fixtures/tls/root.pem");
 const CERTIFICATE: &[u8] = include_bytes!("../../../../tests/fixtures/tls/server.pem");
 const KEY: &[u8] = include_bytes!("../../../../tests/fixtures/tls/server-key.pem");
 
-/// A provider with a certificate for `api.test` and `127.0.0.1`; tells the name each client asked for.
-async fn provider() -> (Provider, mpsc::UnboundedReceiver<Option<String>>) {
+/// With a certificate for `api.test` and `127.0.0.1`.
+fn acceptor() -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -22,7 +22,12 @@ async fn provider() -> (Provider, mpsc::UnboundedReceiver<Option<String>>) {
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .expect("the key fits");
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// A provider that tells the name each client asked for.
+async fn provider() -> (Provider, mpsc::UnboundedReceiver<Option<String>>) {
+    let acceptor = acceptor();
     let (told, names) = mpsc::unbounded_channel();
     let provider = Provider::start(move |_, stream| {
         let (acceptor, told) = (acceptor.clone(), told.clone());
@@ -58,6 +63,30 @@ async fn a_certificate_for_the_name_under_a_root_of_ours_is_trusted() {
     let by_address = get(format!("https://{}/", provider.address));
     assert_eq!(send(&transport, &by_address).await, answer(200, "{}"));
     assert_eq!(names.recv().await, Some(None));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_given_up_closes_its_connection() {
+    let acceptor = acceptor();
+    let (told, mut ended) = mpsc::unbounded_channel();
+    let provider = Provider::start(move |_, stream| {
+        let (acceptor, told) = (acceptor.clone(), told.clone());
+        async move {
+            let mut stream = acceptor.accept(stream).await.expect("a handshake");
+            read_request(&mut stream).await.expect("a request");
+            let part = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nxxxx\r\n";
+            stream.write_all(part).await.expect("the client reads");
+            told.send(read_request(&mut stream).await).expect("the test listens");
+        }
+    })
+    .await;
+    let transport = transport_to(&provider, Some(ROOT));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut answer = transport.open(&get("https://api.test/"), &loopback(), deadline).await.expect("an answer");
+    assert_eq!(answer.body.chunk().await, Ok(Some(Bytes::from_static(b"xxxx"))));
+    drop(answer);
+    assert_eq!(ended.recv().await, Some(None), "the connection was closed");
+    assert_eq!(transport.idle_connections(), 0);
 }
 
 #[tokio::test]
