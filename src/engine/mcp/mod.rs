@@ -2,3 +2,4 @@
 
 pub mod caller;
 pub(in crate::engine) mod round;
+pub mod session;
