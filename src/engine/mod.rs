@@ -42,6 +42,8 @@ use actors::registry::Registry;
 use confirmation::ConfirmationSeal;
 use conversations::Conversations;
 use in_flight::InFlight;
+use mcp::changes::Announced;
+use mcp::dialogues::Dialogues;
 use moka::sync::Cache;
 use ports::{Clock, Metrics, Store, Transport};
 use schemas::Schemas;
@@ -84,6 +86,8 @@ struct Inner {
     schemas: Schemas,
     syncs: SingleFlight,
     turns: Turns,
+    dialogues: Dialogues,
+    announced: Announced,
     /// The right to check a manifest.
     decoding: Semaphore,
     /// The right to read a large answer.
@@ -107,6 +111,8 @@ impl Engine {
             schemas: Schemas::new(settings.schema_cache_bytes),
             syncs: SingleFlight::default(),
             turns: Turns::default(),
+            dialogues: Dialogues::default(),
+            announced: Announced::default(),
             decoding: Semaphore::new(1),
             reading: Semaphore::new(1),
             conversations: Conversations::new(settings.conversations_tracked),
