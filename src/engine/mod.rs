@@ -44,6 +44,7 @@ use conversations::Conversations;
 use in_flight::InFlight;
 use mcp::changes::Announced;
 use mcp::dialogues::Dialogues;
+use mcp::listener::Listeners;
 use moka::sync::Cache;
 use ports::{Clock, Metrics, Store, Transport};
 use schemas::Schemas;
@@ -88,6 +89,7 @@ struct Inner {
     turns: Turns,
     dialogues: Dialogues,
     announced: Announced,
+    listeners: Listeners,
     /// The right to check a manifest.
     decoding: Semaphore,
     /// The right to read a large answer.
@@ -113,6 +115,7 @@ impl Engine {
             turns: Turns::default(),
             dialogues: Dialogues::default(),
             announced: Announced::default(),
+            listeners: Listeners::default(),
             decoding: Semaphore::new(1),
             reading: Semaphore::new(1),
             conversations: Conversations::new(settings.conversations_tracked),
@@ -126,7 +129,9 @@ impl Engine {
         let engine = Arc::downgrade(&inner);
         inner.registry.on_start(move |org| {
             if let Some(inner) = engine.upgrade() {
-                tokio::spawn(Engine(inner).deliver_kept(org));
+                let engine = Engine(inner);
+                tokio::spawn(engine.clone().begin_listening(org));
+                tokio::spawn(engine.deliver_kept(org));
             }
         });
         Self(inner)

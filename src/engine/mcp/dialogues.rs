@@ -4,7 +4,7 @@
 use super::Server;
 use super::exchange::{Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
-use crate::dialects::mcp::{self, Dialogue, words};
+use crate::dialects::mcp::{self, Dialogue, Opened, words};
 use crate::domain::ids::EndpointId;
 use crate::domain::json::JsonText;
 use crate::engine::ports::{TransportError, TransportFault};
@@ -120,7 +120,11 @@ impl Server<'_> {
         let capabilities = abilities.capabilities();
         let request = mcp::encode_initialize(settings, id, capabilities.raw());
         // Nothing is agreed on yet, and nobody listens.
-        let before = Dialogue::Legacy { version: words::LEGACY_VERSIONS[0].to_owned(), session_id: None };
+        let before = Dialogue::Legacy {
+            version: words::LEGACY_VERSIONS[0].to_owned(),
+            session_id: None,
+            announces_changes: false,
+        };
         let mut listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false };
         let heard = self.ask(&request, &mut listening).await.map_err(opening_fault)?;
         let result = match rpc::parse(&heard.text) {
@@ -130,8 +134,8 @@ impl Server<'_> {
             }
             Some(_) | None => return Err(OpeningFault::Status(heard.status)),
         };
-        let version = mcp::negotiated_version(result).ok_or(OpeningFault::Version)?;
-        let dialogue = Dialogue::Legacy { version, session_id: heard.session_id };
+        let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
+        let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
         let opened = mcp::encode_initialized(settings, &dialogue);
         let mut listening = Listening { dialogue: &dialogue, id, deadline, part: None, hears_changes: false };
         let heard = self.ask(&opened, &mut listening).await.map_err(opening_fault)?;

@@ -9,6 +9,7 @@
 //! | `call` | a tool call, round by round, to its outcome |
 //! | `reading` | what a response makes of a call |
 //! | `changes` | a server's word that its tools have changed |
+//! | `listener` | streams on which servers announce changes |
 //! | `list` | all pages of a server's tools |
 
 pub(in crate::engine) mod call;
@@ -17,6 +18,7 @@ pub(in crate::engine) mod changes;
 pub(in crate::engine) mod dialogues;
 mod exchange;
 pub(in crate::engine) mod list;
+pub(in crate::engine) mod listener;
 mod reading;
 pub(in crate::engine) mod round;
 
