@@ -85,7 +85,7 @@ function judge(scenario, checks, ran) {
   const failures = checks
     .filter(failed)
     .map(({ id, status, errorMessage, description }) => ({ id, status, why: errorMessage ?? description }));
-  if (checks.length === 0) failures.push({ id: scenario, status: 'FAILURE', why: 'it could not be run' });
+  if (checks.length === 0) failures.push({ id: scenario, status: 'FAILURE', why: 'nothing was checked' });
   else if (!ran && failures.length === 0) failures.push({ id: scenario, status: 'FAILURE', why: 'the client failed' });
   return { scenario, failures };
 }
