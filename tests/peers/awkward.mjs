@@ -32,7 +32,7 @@ const answer = (id, result) => `{"jsonrpc":"2.0","id":${id},"result":${result}}`
 function fault(request, { method, params }) {
   const headers = request.headers;
   const version = params._meta[versionKey];
-  if (headers['mcp-protocol-version'] !== version) return [400, -32020, 'MCP-Protocol-Version is not the version of _meta'];
+  if (headers['mcp-protocol-version'] !== version) return [400, -32020, 'MCP-Protocol-Version is not as in _meta'];
   if (version !== modernVersion) {
     return [400, -32022, 'Unsupported protocol version', { supported: [modernVersion], requested: version }];
   }
@@ -60,10 +60,9 @@ function notifications(params) {
   const token = params._meta?.progressToken;
   const progress = (rest) =>
     `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${JSON.stringify(token)},${rest}}}`;
-  return [
-    '{"jsonrpc":"2.0","method":"notifications/x-acme","params":{"x":[]}}',
-    ...(token === undefined ? [] : [progress('"progress":0.5,"total":1.0,"message":"grüße 🦀"'), progress('"progress":1')])
-  ];
+  const unknown = '{"jsonrpc":"2.0","method":"notifications/x-acme","params":{"x":[]}}';
+  if (token === undefined) return [unknown];
+  return [unknown, progress('"progress":0.5,"total":1.0,"message":"grüße 🦀"'), progress('"progress":1')];
 }
 
 async function call(response, id, era, body, params) {
@@ -111,7 +110,8 @@ function initialize(response, id, params) {
   const version = legacyVersions.includes(params.protocolVersion) ? params.protocolVersion : legacyVersions[0];
   const session = randomUUID();
   sessions.add(session);
-  const result = `{"protocolVersion":"${version}","capabilities":{"tools":{},"xCapability":{}},"serverInfo":${serverInfo}}`;
+  const capabilities = '{"tools":{},"xCapability":{}}';
+  const result = `{"protocolVersion":"${version}","capabilities":${capabilities},"serverInfo":${serverInfo}}`;
   return sendJson(response, 200, answer(id, result), { 'mcp-session-id': session });
 }
 

@@ -1,4 +1,5 @@
 // What the peers share: where their packages are, their flags, raw bodies, and the record of what a server received.
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createServer } from 'node:http';
 import { parseArgs } from 'node:util';
@@ -12,6 +13,11 @@ export const peersDir = path.resolve(process.env.TOOLGATE_PEERS || path.join(her
 
 /** Loads a package that `tests/peers/install` brought: they do not lie above this file, where `import` would look. */
 export const load = createRequire(path.join(peersDir, 'npm', 'package.json'));
+
+/** The version of such a package. Read from its file, since not every package exports it. */
+export function packageVersion(name) {
+  return JSON.parse(readFileSync(path.join(peersDir, 'npm', 'node_modules', name, 'package.json'), 'utf8')).version;
+}
 
 /**
  * Reads what every upstream takes: `--port` (0: a free one), `--era` (modern, legacy or both), and

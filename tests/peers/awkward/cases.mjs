@@ -10,7 +10,7 @@ const anyObject = '{"type":"object"}';
  * - `relayed`: its result arrives as it is;
  * - `hard`: its result is JSON, yet not what every reader takes (RFC 8259, sections 4, 6, 8.2): relayed as it is or
  *   refused, but never changed;
- * - `fails`: it is answered with a JSON-RPC error;
+ * - `fails`: it is answered with a JSON-RPC error, or with a result that breaks the tool's own output schema;
  * - `refused`: its declaration cannot be taken.
  */
 function entry(name, is, result, more = {}) {
@@ -34,36 +34,65 @@ const structured = (value) => `{"content":[{"type":"text","text":"see the struct
 const results = [
   relayed(
     'unknown_content_types',
-    raw`{"content":[{"type":"hologram","voxels":[[0,1],[]],"depth":{"z":1}},{"type":"text","text":"known"},{"type":"x-acme/thing","payload":null},{"type":"resource","resource":{"uri":"acme://1","brandNew":{"a":[]}}}]}`
+    [
+      raw`{"content":[{"type":"hologram","voxels":[[0,1],[]],"depth":{"z":1}},{"type":"text","text":"known"},`,
+      raw`{"type":"x-acme/thing","payload":null},{"type":"resource","resource":{"uri":"acme://1",`,
+      raw`"brandNew":{"a":[]}}}]}`
+    ].join('')
   ),
   relayed(
     'unknown_members',
-    raw`{"xResult":{"deep":[1,{"x":null}]},"content":[{"type":"text","text":"t","xBlock":true,"annotations":{"audience":["user","x-robot"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z","xAnnotation":[]},"_meta":{"acme.example/x":{"y":null},"plain":1}}],"_meta":{"acme.example/result":[null,false,""],"xMeta":{}},"isError":false}`
+    [
+      raw`{"xResult":{"deep":[1,{"x":null}]},"content":[{"type":"text","text":"t","xBlock":true,`,
+      raw`"annotations":{"audience":["user","x-robot"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z",`,
+      raw`"xAnnotation":[]},"_meta":{"acme.example/x":{"y":null},"plain":1}}],`,
+      raw`"_meta":{"acme.example/result":[null,false,""],"xMeta":{}},"isError":false}`
+    ].join('')
   ),
   relayed('empty_content', raw`{"content":[]}`),
   relayed(
     'empty_values',
-    raw`{"content":[{"type":"text","text":"","annotations":{},"_meta":{}},{"type":"image","data":"","mimeType":""}],"structuredContent":{"array":[],"object":{},"string":"","null":null,"nested":[[],{},[[]]]},"_meta":{}}`
+    [
+      raw`{"content":[{"type":"text","text":"","annotations":{},"_meta":{}},{"type":"image","data":"",`,
+      raw`"mimeType":""}],"structuredContent":{"array":[],"object":{},"string":"","null":null,"nested":[[],{},`,
+      raw`[[]]]},"_meta":{}}`
+    ].join('')
   ),
   relayed('empty_structure', raw`{"content":[],"structuredContent":{}}`),
   relayed(
     'resource_links',
-    raw`{"content":[{"type":"resource_link","uri":"acme://a%20b?c=d#e","name":"n","title":"T","description":"","mimeType":"text/plain; charset=utf-8","size":0,"icons":[{"src":"data:image/svg+xml,%3Csvg/%3E","mimeType":"image/svg+xml","sizes":["any"],"theme":"dark","x":1}]},{"type":"resource","resource":{"uri":"acme://b","mimeType":"application/octet-stream","blob":"AAECAw==","_meta":{"x":1}},"annotations":{"priority":1}}]}`
+    [
+      raw`{"content":[{"type":"resource_link","uri":"acme://a%20b?c=d#e","name":"n","title":"T",`,
+      raw`"description":"","mimeType":"text/plain; charset=utf-8","size":0,`,
+      raw`"icons":[{"src":"data:image/svg+xml,%3Csvg/%3E","mimeType":"image/svg+xml","sizes":["any"],`,
+      raw`"theme":"dark","x":1}]},{"type":"resource","resource":{"uri":"acme://b",`,
+      raw`"mimeType":"application/octet-stream","blob":"AAECAw==","_meta":{"x":1}},`,
+      raw`"annotations":{"priority":1}}]}`
+    ].join('')
   ),
   relayed(
     'integers',
     structured(
-      raw`{"beyond2To53":9007199254740993,"maxI64":9223372036854775807,"minI64":-9223372036854775808,"maxU64":18446744073709551615,"zero":0,"one":1,"minusOne":-1}`
+      [
+        raw`{"beyond2To53":9007199254740993,"maxI64":9223372036854775807,"minI64":-9223372036854775808,`,
+        raw`"maxU64":18446744073709551615,"zero":0,"one":1,"minusOne":-1}`
+      ].join('')
     )
   ),
   relayed(
     'fractions',
-    structured(raw`{"one":1.0,"tenth":0.1,"minusZero":-0.0,"exponent":1.5e3,"small":5e-324,"large":1.7976931348623157e308}`)
+    structured([
+      raw`{"one":1.0,"tenth":0.1,"minusZero":-0.0,"exponent":1.5e3,"small":5e-324,`,
+      raw`"large":1.7976931348623157e308}`
+    ].join(''))
   ),
   relayed(
     'names_of_members',
     structured(
-      raw`{"":"empty","a.b":1,"$ref":"#/x","__proto__":{"polluted":true},"constructor":1,"toString":null,"\u00e9":"e","e\u0301":"combined","b":2,"a":1,"B":3}`
+      [
+        raw`{"":"empty","a.b":1,"$ref":"#/x","__proto__":{"polluted":true},"constructor":1,"toString":null,`,
+        raw`"\u00e9":"e","e\u0301":"combined","b":2,"a":1,"B":3}`
+      ].join('')
     )
   ),
   relayed('not_ascii', text('grüße, 世界, שלום, 🦀, 𝔘𝔫𝔦, e\u0301, \u2028\u2029\ufeff\u007f\u0080, 👩‍👩‍👧‍👦')),
@@ -89,9 +118,14 @@ const schemas = [
   relayed('output_schema_kept', structured('{"ok":true,"more":[]}'), { declaration: needsOk }),
   relayed(
     'error_despite_output_schema',
-    raw`{"content":[{"type":"text","text":"it went wrong"}],"structuredContent":{"ok":"not a boolean","why":null},"isError":true}`,
+    [
+      raw`{"content":[{"type":"text","text":"it went wrong"}],"structuredContent":{"ok":"not a boolean",`,
+      raw`"why":null},"isError":true}`
+    ].join(''),
     { declaration: needsOk }
   ),
+  entry('output_schema_broken', 'fails', structured('{"ok":"not a boolean"}'), { declaration: needsOk }),
+  entry('output_schema_without_structure', 'fails', text('no structure'), { declaration: needsOk }),
   relayed('error_without_structure', raw`{"isError":true,"content":[]}`, { declaration: needsOk }),
   relayed('structured_array', structured('[1,[],{"a":null}]'), {
     eras: modern,
@@ -105,16 +139,26 @@ const schemas = [
 ];
 
 const declarations = [
-  relayed('declared_fully', text('declared with all there is'), {
+  relayed('declared_fully', structured('{"declared":"with all there is"}'), {
     description: raw`Says \u0041 and \"so on\", grüßt 🦀.\nTwo lines.`,
-    declaration: raw`"title":"Fully \u00e9 declared","icons":[{"src":"data:image/png;base64,AA==","mimeType":"image/png","sizes":["48x48","any"],"theme":"light","xIcon":1}],"annotations":{"title":"Annotated","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false,"xHint":"maybe"},"execution":{"taskSupport":"forbidden","xExecution":[]},"_meta":{"acme.example/tool":{"a":[1,null]},"big":9007199254740993},"xTool":{"nested":[{}]},"inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","$comment":"kept","type":"object","$defs":{"n":{"type":"integer","maximum":9007199254740993}},"properties":{"n":{"$ref":"#/$defs/n"},"größe":{"type":"string","x-acme":{"ui":"slider"}}},"additionalProperties":true,"xSchema":null},"outputSchema":{"type":"object","xOutput":true}`,
+    declaration: [
+      raw`"title":"Fully \u00e9 declared","icons":[{"src":"data:image/png;base64,AA==","mimeType":"image/png",`,
+      raw`"sizes":["48x48","any"],"theme":"light","xIcon":1}],"annotations":{"title":"Annotated",`,
+      raw`"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false,`,
+      raw`"xHint":"maybe"},"execution":{"taskSupport":"forbidden","xExecution":[]},`,
+      raw`"_meta":{"acme.example/tool":{"a":[1,null]},"big":9007199254740993},"xTool":{"nested":[{}]},`,
+      raw`"inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","$comment":"kept",`,
+      raw`"type":"object","$defs":{"n":{"type":"integer","maximum":9007199254740993}},`,
+      raw`"properties":{"n":{"$ref":"#/$defs/n"},"größe":{"type":"string","x-acme":{"ui":"slider"}}},`,
+      raw`"additionalProperties":true,"xSchema":null},"outputSchema":{"type":"object","xOutput":true}`
+    ].join(''),
     args: '{"n":7,"größe":"XL"}'
   }),
   relayed('dotted.name', text('a name with a dot')),
   relayed('dotted.name.with-dash_and.more', text('a name with dots')),
   relayed('UPPER-case_Name', text('a name in capitals')),
   relayed(`${'n'.repeat(64)}`, text('a name of 64 characters')),
-  relayed('no_description', text('declared with the least'), {}),
+  relayed('no_description', text('declared with the least')),
   entry('n'.repeat(65), 'refused', text('a name of 65 characters')),
   entry('name with spaces', 'refused', text('a name with spaces')),
   entry('näme', 'refused', text('a name that is not ASCII')),
@@ -135,22 +179,29 @@ const argumentsCases = [
   relayed('arguments_absent', argumentsSeen),
   relayed('arguments_empty', argumentsSeen, { args: '{}' }),
   relayed('arguments_awkward', argumentsSeen, {
-    args: raw`{"big":9007199254740993,"one":1.0,"minusZero":-0.0,"empty":[],"object":{},"null":null,"text":"\u0041\/ 世界 🦀 \u0000","nested":{"a":[[],{}]},"":1}`
+    args: [
+      raw`{"big":9007199254740993,"one":1.0,"minusZero":-0.0,"empty":[],"object":{},"null":null,`,
+      raw`"text":"\u0041\/ 世界 🦀 \u0000","nested":{"a":[[],{}]},"":1}`
+    ].join('')
   })
 ];
 
 const errors = [
-  entry('rpc_error', 'fails', undefined, {
-    delivery: 'json'
-  }),
+  entry('rpc_error', 'fails', undefined, { delivery: 'json' }),
   entry('rpc_error_on_stream', 'fails', undefined, { delivery: 'sse' })
 ];
 for (const failing of errors) {
-  failing.error = raw`{"code":-31999,"message":"no such luck 🦀","data":{"detail":[null,{}],"retry":false},"xError":1}`;
+  failing.error = [
+    raw`{"code":-31999,"message":"no such luck 🦀","data":{"detail":[null,{}],"retry":false},"xError":1}`
+  ].join('');
 }
 
 /** One tool for each way an answer can travel, all with a result that shows where bytes were lost. */
-const travelling = raw`{"content":[{"type":"text","text":"grüße 世界 🦀\nline, {brace} \"quote\" \\ data: no: field"},{"type":"hologram","voxels":[]}],"structuredContent":{"n":9007199254740993,"list":[],"text":"a\r\nb"},"_meta":{"acme.example/x":null}}`;
+const travelling = [
+  raw`{"content":[{"type":"text","text":"grüße 世界 🦀\nline, {brace} \"quote\" \\ data: no: field"},`,
+  raw`{"type":"text","text":"","xBlock":[]}],"structuredContent":{"n":9007199254740993,"list":[],`,
+  raw`"text":"a\r\nb"},"_meta":{"acme.example/x":null}}`
+].join('');
 const framed = Object.keys(deliveries).map((delivery) => relayed(`by_${delivery}`, travelling, { delivery }));
 
 export const cases = [...results, ...schemas, ...declarations, ...argumentsCases, ...errors, ...framed];

@@ -1,6 +1,7 @@
 // The ways an answer travels: each takes the response, the answer's JSON text and what may come before it.
 import { setTimeout as sleep } from 'node:timers/promises';
 
+const json = { 'content-type': 'application/json' };
 const stream = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
 const event = (text, end = '\n') => `event: message${end}data: ${text}${end}${end}`;
@@ -45,11 +46,11 @@ function onLines(text) {
 }
 
 export const deliveries = {
-  json: (response, text) => whole(response, { 'content-type': 'application/json' }, text),
+  json: (response, text) => whole(response, json, text),
   json_charset: (response, text) => whole(response, { 'content-type': 'application/json; charset=utf-8' }, text),
   json_odd_type: (response, text) => whole(response, { 'content-type': 'Application/JSON ;Charset="UTF-8"' }, text),
-  json_in_pieces: (response, text) => inPieces(response, { 'content-type': 'application/json' }, text, 7),
-  json_spaced: (response, text) => whole(response, { 'content-type': 'application/json' }, `\r\n\t ${onLines(text)} \n`),
+  json_in_pieces: (response, text) => inPieces(response, json, text, 7),
+  json_spaced: (response, text) => whole(response, json, `\r\n\t ${onLines(text)} \n`),
   sse: (response, text) => whole(response, stream, event(text)),
   sse_charset: (response, text) => whole(response, { 'content-type': 'text/event-stream; charset=utf-8' }, event(text)),
   sse_crlf: (response, text) => whole(response, stream, event(text, '\r\n')),
