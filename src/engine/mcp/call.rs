@@ -5,8 +5,8 @@
 
 use super::Server;
 use super::caller::Questions;
-use super::dialogues::{Abilities, OpeningFault};
-use super::exchange::{Heard, Listening, Unheard};
+use super::dialogues::{Abilities, OpeningFault, Party};
+use super::exchange::{Deadline, Heard, Listening, Unheard};
 use super::reading::{Reading, Step};
 use super::round::McpPart;
 use crate::dialects::mcp::rpc::{self, Message};
@@ -130,10 +130,12 @@ impl Calling<'_> {
     }
 
     /// A server of the earlier era asks while the call goes on: only a client that is there can answer.
-    fn abilities(&self) -> Abilities {
-        match self.part {
-            Some(part) if part.caller.questions == Questions::Ask => Abilities::among(&part.caller.capabilities),
-            Some(_) | None => Abilities::default(),
+    fn party(&self) -> Party {
+        match self.part.map(|part| &part.caller) {
+            Some(caller) if caller.questions == Questions::Ask && caller.session.is_some() => {
+                Party { abilities: Abilities::among(&caller.capabilities), client: caller.session }
+            }
+            Some(_) | None => Party::default(),
         }
     }
 
@@ -166,14 +168,14 @@ impl Server<'_> {
         calling: Calling<'_>,
         attempts: &mut Vec<Attempt>,
     ) -> Result<Called, Lost> {
-        let mut deadline = Instant::now() + calling.tool.timeout;
+        let deadline = &Deadline::at(Instant::now() + calling.tool.timeout);
         let mut round = Round {
             input_responses: calling.part.and_then(|part| part.caller.input_responses.clone()),
             request_state: calling.part.and_then(|part| part.server_state.clone()),
         };
         let mut status = 200;
         for _ in 0..MAX_ROUNDS {
-            let heard = self.send_round(&calling, &round, &mut deadline, attempts).await?;
+            let heard = self.send_round(&calling, &round, deadline, attempts).await?;
             status = heard.status;
             let reading = Reading {
                 engine: self.engine.clone(),
@@ -189,7 +191,7 @@ impl Server<'_> {
                     };
                     round = Round { input_responses, request_state: state };
                     // What people take to answer is not the server's time.
-                    deadline += begun.elapsed();
+                    deadline.move_on(begun.elapsed());
                 }
             }
         }
@@ -203,12 +205,12 @@ impl Server<'_> {
         &self,
         calling: &Calling<'_>,
         round: &Round,
-        deadline: &mut Instant,
+        deadline: &Deadline,
         attempts: &mut Vec<Attempt>,
     ) -> Result<Heard, Lost> {
-        let abilities = calling.abilities();
+        let party = calling.party();
         let mut dialogue = match self.endpoint.sync.protocol_version.as_deref() {
-            Some(version) if words::is_legacy(version) => self.open_or_modern(abilities, *deadline).await?,
+            Some(version) if words::is_legacy(version) => self.open_or_modern(party, deadline.instant()).await?,
             Some(_) | None => Arc::new(Dialogue::Modern),
         };
         let (mut reopened, mut repeats) = (false, 0);
@@ -218,18 +220,18 @@ impl Server<'_> {
                 Next::Done => return heard.map_err(Lost::from),
                 Next::Repeat => {
                     repeats += 1;
-                    if repeats > MAX_REPEATS || !self.engine.pause(repeats, *deadline).await {
+                    if repeats > MAX_REPEATS || !self.engine.pause(repeats, deadline.instant()).await {
                         return heard.map_err(Lost::from);
                     }
                 }
                 Next::Reopen => {
                     reopened = true;
-                    self.forget(abilities, &dialogue).await;
-                    dialogue = self.open_or_modern(abilities, *deadline).await?;
+                    self.forget(party, &dialogue).await;
+                    dialogue = self.open_or_modern(party, deadline.instant()).await?;
                 }
                 Next::EarlierEra => {
                     reopened = true;
-                    let Ok(opened) = self.dialogue(abilities, *deadline).await else {
+                    let Ok(opened) = self.dialogue(party, deadline.instant()).await else {
                         // It does not speak that one either: what it said first stands.
                         return heard.map_err(Lost::from);
                     };
@@ -242,8 +244,8 @@ impl Server<'_> {
     }
 
     /// The dialogue of the earlier era; of the present one when the server has left the earlier one behind.
-    async fn open_or_modern(&self, abilities: Abilities, deadline: Instant) -> Result<Arc<Dialogue>, Lost> {
-        match self.dialogue(abilities, deadline).await {
+    async fn open_or_modern(&self, party: Party, deadline: Instant) -> Result<Arc<Dialogue>, Lost> {
+        match self.dialogue(party, deadline).await {
             Err(OpeningFault::Refused(error)) if is_refusal_of_an_era(error.raw()) => {
                 self.engine.tools_changed(self.endpoint);
                 Ok(Arc::new(Dialogue::Modern))
@@ -257,7 +259,7 @@ impl Server<'_> {
         calling: &Calling<'_>,
         round: &Round,
         dialogue: &Dialogue,
-        deadline: &mut Instant,
+        deadline: &Deadline,
         attempts: &mut Vec<Attempt>,
     ) -> Result<Heard, Unheard> {
         let id = self.engine.0.dialogues.next_id();
@@ -275,9 +277,12 @@ impl Server<'_> {
             request.headers.push((Cow::Borrowed("traceparent"), traceparent.to_owned()));
         }
         let (at, begun) = (self.engine.clock().now(), Instant::now());
-        let mut listening = Listening { dialogue, id, deadline: *deadline, part: calling.part, hears_changes: true };
-        let heard = self.ask(&request, &mut listening).await;
-        *deadline = listening.deadline;
+        let listening = Listening { dialogue, id, deadline, part: calling.part, hears_changes: true };
+        let heard = if calling.party().abilities.are_any() && dialogue.session_id().is_some() {
+            Box::pin(self.ask_attending(&request, &listening)).await
+        } else {
+            self.ask(&request, &listening).await
+        };
         let (outcome, http_status) = match &heard {
             Ok(heard) => (http_outcome(heard.status), Some(heard.status)),
             Err(Unheard::Failed(error)) => (error.kind.as_str(), None),

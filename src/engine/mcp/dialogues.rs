@@ -1,8 +1,9 @@
-//! Dialogues with servers of the earlier era: opened once, shared by all calls that declare the same abilities, and
-//! opened anew when a server has forgotten its session.
+//! Dialogues with servers of the earlier era: opened once, shared by all calls of an endpoint, and opened anew when a
+//! server has forgotten its session. A call whose client can be asked is made in a session for that client alone: what
+//! the server asks there, on whichever stream, is asked of nobody else.
 
 use super::Server;
-use super::exchange::{Listening, Unheard};
+use super::exchange::{Deadline, Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Opened, words};
 use crate::domain::ids::EndpointId;
@@ -36,6 +37,11 @@ impl Abilities {
         Self { elicitation: has("elicitation"), sampling: has("sampling"), roots: has("roots") }
     }
 
+    /// Whether there is anything to ask.
+    pub(super) fn are_any(self) -> bool {
+        self != Self::default()
+    }
+
     fn capabilities(self) -> JsonText {
         let declared = [("elicitation", self.elicitation), ("sampling", self.sampling), ("roots", self.roots)];
         let declared = declared.into_iter().filter(|(_, can)| *can).map(|(name, _)| (name.to_owned(), json!({})));
@@ -43,8 +49,17 @@ impl Abilities {
     }
 }
 
+/// For whom a dialogue is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Party {
+    /// What the server may ask.
+    pub(in crate::engine) abilities: Abilities,
+    /// The client it may ask, by its own session.
+    pub(in crate::engine) client: Option<[u8; 16]>,
+}
+
 /// Settings of another version are another server.
-type Key = (EndpointId, u64, Abilities);
+type Key = (EndpointId, u64, Party);
 
 /// Where one dialogue is kept; its lock is held while it is opened.
 type Slot = Arc<Mutex<Option<Arc<Dialogue>>>>;
@@ -86,26 +101,22 @@ pub(super) enum OpeningFault {
 
 impl Server<'_> {
     /// The dialogue with a server of the earlier era, opened when there is none.
-    pub(super) async fn dialogue(
-        &self,
-        abilities: Abilities,
-        deadline: Instant,
-    ) -> Result<Arc<Dialogue>, OpeningFault> {
-        let key = (self.endpoint.id, self.endpoint.version, abilities);
+    pub(super) async fn dialogue(&self, party: Party, deadline: Instant) -> Result<Arc<Dialogue>, OpeningFault> {
+        let key = (self.endpoint.id, self.endpoint.version, party);
         let slot = self.engine.0.dialogues.slots.get_with(key, Slot::default);
         let late = || OpeningFault::Failed(TransportError { kind: TransportFault::Timeout, bytes_sent: false });
         let mut kept = tokio::time::timeout_at(deadline, slot.lock()).await.map_err(|_| late())?;
         if let Some(dialogue) = &*kept {
             return Ok(Arc::clone(dialogue));
         }
-        let dialogue = Arc::new(self.open_dialogue(abilities, deadline).await?);
+        let dialogue = Arc::new(self.open_dialogue(party.abilities, deadline).await?);
         *kept = Some(Arc::clone(&dialogue));
         Ok(dialogue)
     }
 
     /// The server does not know this session any more.
-    pub(super) async fn forget(&self, abilities: Abilities, dialogue: &Arc<Dialogue>) {
-        let key = (self.endpoint.id, self.endpoint.version, abilities);
+    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<Dialogue>) {
+        let key = (self.endpoint.id, self.endpoint.version, party);
         let Some(slot) = self.engine.0.dialogues.slots.get(&key) else { return };
         let mut kept = slot.lock().await;
         // Another call may have opened the next one already.
@@ -114,7 +125,8 @@ impl Server<'_> {
         }
     }
 
-    async fn open_dialogue(&self, abilities: Abilities, deadline: Instant) -> Result<Dialogue, OpeningFault> {
+    async fn open_dialogue(&self, abilities: Abilities, until: Instant) -> Result<Dialogue, OpeningFault> {
+        let deadline = &Deadline::at(until);
         let settings = &self.endpoint.settings;
         let id = self.engine.0.dialogues.next_id();
         let capabilities = abilities.capabilities();
@@ -125,8 +137,8 @@ impl Server<'_> {
             session_id: None,
             announces_changes: false,
         };
-        let mut listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false };
-        let heard = self.ask(&request, &mut listening).await.map_err(opening_fault)?;
+        let listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false };
+        let heard = self.ask(&request, &listening).await.map_err(opening_fault)?;
         let result = match rpc::parse(&heard.text) {
             Some(Message::Response { answer: Ok(result), .. }) if heard.status == 200 => result,
             Some(Message::Response { answer: Err(error), .. }) => {
@@ -137,8 +149,8 @@ impl Server<'_> {
         let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
         let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
         let opened = mcp::encode_initialized(settings, &dialogue);
-        let mut listening = Listening { dialogue: &dialogue, id, deadline, part: None, hears_changes: false };
-        let heard = self.ask(&opened, &mut listening).await.map_err(opening_fault)?;
+        let listening = Listening { dialogue: &dialogue, id, deadline, part: None, hears_changes: false };
+        let heard = self.ask(&opened, &listening).await.map_err(opening_fault)?;
         if !matches!(heard.status, 200..300) {
             return Err(OpeningFault::Status(heard.status));
         }

@@ -11,8 +11,9 @@ use crate::domain::json::JsonText;
 use crate::engine::ports::{AnswerBody, OpenAnswer, TransportError, TransportFault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// After its response a stream has to end; this long is waited for it, so that the connection can be used again.
 const END_OF_STREAM: Duration = Duration::from_millis(20);
@@ -53,13 +54,37 @@ impl Unheard {
     }
 }
 
+/// When a call has to be over. It is moved on by the time that people take to answer: theirs is not the server's.
+#[derive(Debug)]
+pub(super) struct Deadline(Mutex<Instant>);
+
+impl Deadline {
+    pub(super) const fn at(at: Instant) -> Self {
+        Self(Mutex::new(at))
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn move_on(&self, by: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+
+    /// Returns when it has passed, wherever it was moved meanwhile.
+    async fn passed(&self) {
+        while Instant::now() < self.instant() {
+            sleep_until(self.instant()).await;
+        }
+    }
+}
+
 /// A request under way: how long it may take, and who listens to what comes before the response.
 pub(super) struct Listening<'a> {
     pub(super) dialogue: &'a Dialogue,
     /// The request's id.
     pub(super) id: u64,
-    /// Moved on by the time that people take to answer: theirs is not the server's.
-    pub(super) deadline: Instant,
+    pub(super) deadline: &'a Deadline,
     pub(super) part: Option<&'a McpPart>,
     /// An announcement that the tools have changed counts: in answer to a listing it is about what is being listed.
     pub(super) hears_changes: bool,
@@ -73,9 +98,9 @@ impl<'a> Listening<'a> {
 
 impl Server<'_> {
     /// Sends a request and listens to its answer until the response is there.
-    pub(super) async fn ask(&self, request: &OutboundRequest, listening: &mut Listening<'_>) -> Result<Heard, Unheard> {
+    pub(super) async fn ask(&self, request: &OutboundRequest, listening: &Listening<'_>) -> Result<Heard, Unheard> {
         let transport = &self.engine.0.ports.transport;
-        let opening = transport.open(request, self.egress, listening.deadline);
+        let opening = transport.open(request, self.egress, listening.deadline.instant());
         let answer = match listening.channel() {
             None => opening.await,
             Some(channel) => tokio::select! {
@@ -111,18 +136,17 @@ impl Server<'_> {
         body: &mut dyn AnswerBody,
         listening: &Listening<'_>,
     ) -> Result<Option<bytes::Bytes>, Unheard> {
-        let next = timeout_at(listening.deadline, body.chunk());
-        let next = match listening.channel() {
-            None => next.await,
-            Some(channel) => tokio::select! {
-                biased;
-                next = next => next,
-                () = channel.cancelled() => return Err(self.call_off(listening)),
-            },
+        let cancelled = async {
+            match listening.channel() {
+                Some(channel) => channel.cancelled().await,
+                None => std::future::pending().await,
+            }
         };
-        match next {
-            Ok(chunk) => chunk.map_err(Unheard::after_sending),
-            Err(_) => {
+        tokio::select! {
+            biased;
+            chunk = body.chunk() => chunk.map_err(Unheard::after_sending),
+            () = cancelled => Err(self.call_off(listening)),
+            () = listening.deadline.passed() => {
                 self.call_off(listening);
                 Err(Unheard::after_sending(TransportFault::Timeout))
             }
@@ -131,7 +155,7 @@ impl Server<'_> {
 
     /// Reads a stream of messages until the response is among them; one of the earlier era that breaks off is taken up
     /// again where the server lets it.
-    async fn listen(&self, mut body: Box<dyn AnswerBody>, listening: &mut Listening<'_>) -> Result<String, Unheard> {
+    async fn listen(&self, mut body: Box<dyn AnswerBody>, listening: &Listening<'_>) -> Result<String, Unheard> {
         let mut read = 0;
         let mut resume = Resume::default();
         loop {
@@ -172,18 +196,18 @@ impl Server<'_> {
         let Dialogue::Legacy { .. } = listening.dialogue else { return Err(broken()) };
         let last_event_id = resume.last_event_id.as_deref().ok_or_else(broken)?;
         let at = Instant::now() + resume.after.unwrap_or(RESUME_AFTER);
-        if at >= listening.deadline {
+        if at >= listening.deadline.instant() {
             return Err(Unheard::after_sending(TransportFault::Timeout));
         }
-        tokio::time::sleep_until(at).await;
+        sleep_until(at).await;
         let request = mcp::encode_resume(&self.endpoint.settings, listening.dialogue, Some(last_event_id));
-        let opened = self.engine.0.ports.transport.open(&request, self.egress, listening.deadline).await;
+        let opened = self.engine.0.ports.transport.open(&request, self.egress, listening.deadline.instant()).await;
         let answer = opened.map_err(|error| Unheard::after_sending(error.kind))?;
         if answer.status == 200 && is_event_stream(&answer) { Ok(answer.body) } else { Err(broken()) }
     }
 
     /// Takes one message of a stream; true when it is the response.
-    async fn take(&self, text: &str, listening: &mut Listening<'_>) -> bool {
+    pub(super) async fn take(&self, text: &str, listening: &Listening<'_>) -> bool {
         match rpc::parse(text) {
             Some(Message::Response { id, .. }) => id.is_none_or(|id| is_id(id, listening.id)),
             Some(Message::Notification { method, params }) => {
@@ -197,9 +221,7 @@ impl Server<'_> {
                 false
             }
             Some(Message::Request { id, method, params }) => {
-                let asked = Instant::now();
                 self.answer(id, &method, params, listening).await;
-                listening.deadline += asked.elapsed();
                 false
             }
             None => false,
@@ -218,7 +240,10 @@ impl Server<'_> {
             ("ping", _) => Ok(nothing),
             ("elicitation/create" | "sampling/createMessage" | "roots/list", Some(part)) => {
                 let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
-                part.caller.channel.ask(method, &params).await.unwrap_or_else(refused)
+                let asked = Instant::now();
+                let answer = part.caller.channel.ask(method, &params).await;
+                listening.deadline.move_on(asked.elapsed());
+                answer.unwrap_or_else(refused)
             }
             _ => refused(),
         };
@@ -262,7 +287,7 @@ impl Resume {
     }
 }
 
-fn is_event_stream(answer: &OpenAnswer) -> bool {
+pub(super) fn is_event_stream(answer: &OpenAnswer) -> bool {
     let media_type = answer.content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default();
     media_type.trim().eq_ignore_ascii_case("text/event-stream")
 }

@@ -1,8 +1,8 @@
 //! All pages of a server's tools, in whichever era it speaks.
 
 use super::Server;
-use super::dialogues::{Abilities, OpeningFault};
-use super::exchange::{Heard, Listening, Unheard};
+use super::dialogues::{OpeningFault, Party};
+use super::exchange::{Deadline, Heard, Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Page, Sign, words};
 use crate::domain::manifest::{SyncFault, SyncReason};
@@ -99,8 +99,14 @@ impl Server<'_> {
         {
             return Ok(listed);
         }
-        let heard = self.list_page(&Dialogue::Modern, None, deadline).await?;
-        match mcp::sign_of(heard.status, &heard.text) {
+        let mut heard = self.list_page(&Dialogue::Modern, None, deadline).await?;
+        let mut sign = mcp::sign_of(heard.status, &heard.text);
+        if matches!(&sign, Sign::OtherVersions(versions) if versions.iter().any(|v| v == words::MODERN_VERSION)) {
+            // It names the very version it was asked in: it may have to be asked twice.
+            heard = self.list_page(&Dialogue::Modern, None, deadline).await?;
+            sign = mcp::sign_of(heard.status, &heard.text);
+        }
+        match sign {
             Sign::Modern => self.follow(&Dialogue::Modern, heard, deadline).await,
             Sign::Legacy => self.list_legacy(deadline).await,
             Sign::OtherVersions(versions) if versions.iter().any(|v| words::LEGACY_VERSIONS.contains(&v.as_str())) => {
@@ -117,7 +123,7 @@ impl Server<'_> {
 
     /// Lists in a session; in a new one when the server has forgotten it.
     async fn list_legacy(&self, deadline: Instant) -> Result<Listed, ListFault> {
-        let nobody = Abilities::default();
+        let nobody = Party::default();
         let mut dialogue = self.dialogue(nobody, deadline).await?;
         let mut first = self.list_page(&dialogue, None, deadline).await?;
         if matches!(first.status, 400 | 404) {
@@ -163,6 +169,7 @@ impl Server<'_> {
     async fn list_page(&self, dialogue: &Dialogue, cursor: Option<&str>, deadline: Instant) -> Result<Heard, Unheard> {
         let id = self.engine.0.dialogues.next_id();
         let request = mcp::encode_list(&self.endpoint.settings, dialogue, id, cursor);
-        self.ask(&request, &mut Listening { dialogue, id, deadline, part: None, hears_changes: false }).await
+        let deadline = &Deadline::at(deadline);
+        self.ask(&request, &Listening { dialogue, id, deadline, part: None, hears_changes: false }).await
     }
 }

@@ -4,7 +4,7 @@
 //! What is announced while nobody listens is found by the next sync; nothing hangs on a stream.
 
 use super::Server;
-use super::dialogues::Abilities;
+use super::dialogues::Party;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::SseReader;
 use crate::dialects::mcp::{self, Dialogue, words};
@@ -148,7 +148,7 @@ impl Server<'_> {
         let deadline = Instant::now() + OPENING;
         let is_legacy = self.endpoint.sync.protocol_version.as_deref().is_some_and(words::is_legacy);
         let dialogue = match is_legacy {
-            true => self.dialogue(Abilities::default(), deadline).await.map_err(|_| End::Broken)?,
+            true => self.dialogue(Party::default(), deadline).await.map_err(|_| End::Broken)?,
             false => Arc::new(Dialogue::Modern),
         };
         if matches!(&*dialogue, Dialogue::Legacy { announces_changes: false, .. }) {
@@ -163,7 +163,7 @@ impl Server<'_> {
             200 if is_stream => Ok(answer),
             400 | 404 if is_legacy => {
                 // The session is gone; the next stream opens a new one.
-                self.forget(Abilities::default(), &dialogue).await;
+                self.forget(Party::default(), &dialogue).await;
                 Err(End::Broken)
             }
             429 | 500.. => Err(End::Broken),

@@ -6,6 +6,7 @@
 //! | `round` | a call in rounds: what is carried from one to the next |
 //! | `dialogues` | dialogues with servers of the earlier era: opened once, shared, opened anew |
 //! | `exchange` | one request to a server, and all that comes before its response |
+//! | `side_stream` | the stream beside a call, on which its client may be asked too |
 //! | `call` | a tool call, round by round, to its outcome |
 //! | `reading` | what a response makes of a call |
 //! | `changes` | a server's word that its tools have changed |
@@ -21,6 +22,7 @@ pub(in crate::engine) mod list;
 pub(in crate::engine) mod listener;
 mod reading;
 pub(in crate::engine) mod round;
+mod side_stream;
 
 use crate::domain::egress::EgressPolicy;
 use crate::domain::endpoint::Endpoint;
