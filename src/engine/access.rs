@@ -348,7 +348,9 @@ impl Engine {
     /// Takes up a change this node has just made, before it is answered.
     pub(super) async fn changed(&self, org: OrgId) -> Result<(), StoreError> {
         self.0.access.invalidate(org);
-        self.0.registry.refresh(org).await
+        self.0.registry.refresh(org).await?;
+        self.keep_listening(org);
+        Ok(())
     }
 }
 

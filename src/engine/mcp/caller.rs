@@ -19,6 +19,8 @@ pub struct McpCaller {
     pub input_responses: Option<JsonText>,
     /// What the client was given with those questions: [`Engine::seal_state`](crate::engine::Engine::seal_state).
     pub request_state: Option<String>,
+    /// The client's own session, where it has one: a server that may ask it is spoken with in a session for it alone.
+    pub session: Option<[u8; 16]>,
     /// The client wants to hear of progress.
     pub wants_progress: bool,
     /// The way to the client while the call goes on.

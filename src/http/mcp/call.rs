@@ -187,6 +187,7 @@ fn wanted(
             questions: client.questions(),
             input_responses: round.responses.and_then(|responses| JsonText::parse(&responses).ok()),
             request_state: round.state,
+            session: client.session.as_ref().map(|session| session.id),
             wants_progress: params.progress_token().is_some(),
             channel: Arc::clone(channel) as Arc<dyn McpChannel>,
         }));
