@@ -23,6 +23,8 @@ fn world() -> World {
     World { gate, tenant, provider }
 }
 
+type Headers = Vec<(String, String)>;
+
 const BOTH: &str = "application/json, text/event-stream";
 
 #[test]
@@ -46,6 +48,10 @@ fn discovery_says_what_is_spoken_and_served() {
         assert!(list["ttlMs"].as_u64().is_some() && list["cacheScope"] == "private", "{method}: {list}");
         assert_eq!(tenant.legacy(method, &json!({})), json!({ member: [] }));
     }
+    let read = json!({ "uri": "x://y" });
+    let missing = error(&tenant.modern_request("resources/read", &read, &json!({})).send(), 400, -32602, &json!(1));
+    assert_eq!(missing["data"]["uri"], "x://y");
+    error(&tenant.legacy_request("resources/read", &read).send(), 200, -32002, &json!(1));
     let missing = tenant.modern_request("prompts/get", &json!({ "name": "x" }), &json!({})).send();
     error(&missing, 400, -32602, &json!(1));
 }
@@ -133,7 +139,7 @@ fn headers_say_what_the_body_says() {
     let World { tenant, provider, .. } = &world();
     let params = json!({ "name": "lookup", "arguments": {} });
     let message = modern_message("tools/call", &params, &json!({}));
-    let send = |change: &dyn Fn(&mut Vec<(String, String)>)| {
+    let send = |change: &dyn Fn(&mut Headers)| {
         let mut headers = modern_headers(&message);
         change(&mut headers);
         headers.iter().fold(tenant.mcp(&message), |request, (name, value)| request.header(name, value)).send()
