@@ -34,7 +34,22 @@ pub enum Message<'a> {
     },
 }
 
-/// Reads a message. `None` when it is none: no object, another protocol, neither result nor error nor method, or both.
+impl Message<'_> {
+    /// Whether this answers the request of ours with that id. An error without an id does: whoever wrote it could not
+    /// read the request.
+    pub fn is_answer_to(&self, request_id: u64) -> bool {
+        match self {
+            // Some writers of JSON know no integers: 1.0 is 1.
+            Message::Response { id: Some(id), .. } => integer(id.get()) == Some(request_id as f64),
+            Message::Response { id: None, answer } => answer.is_err(),
+            Message::Request { .. } | Message::Notification { .. } => false,
+        }
+    }
+}
+
+/// Reads a message. `None` when it is none: no object, another protocol, neither result nor error nor method, or both,
+/// or an id that is neither a string nor an integer. A batch is none either. An answer's id may be `null`, as plain
+/// JSON-RPC has it for requests that could not be read; a request's may not, or it would pass for a notification.
 pub fn parse(text: &str) -> Option<Message<'_>> {
     #[derive(Deserialize)]
     struct Members<'a> {
@@ -56,11 +71,15 @@ pub fn parse(text: &str) -> Option<Message<'_>> {
         return None;
     }
     let id = said.id.filter(|id| id.get() != "null");
+    if id.is_some_and(|id| !is_id(id)) {
+        return None;
+    }
     match (said.method, said.result, said.error) {
-        (Some(method), None, None) => Some(match id {
-            Some(id) => Message::Request { id, method, params: said.params },
-            None => Message::Notification { method, params: said.params },
-        }),
+        (Some(method), None, None) => match (id, said.id) {
+            (Some(id), _) => Some(Message::Request { id, method, params: said.params }),
+            (None, None) => Some(Message::Notification { method, params: said.params }),
+            (None, Some(_)) => None,
+        },
         (None, Some(result), None) => Some(Message::Response { id, answer: Ok(result) }),
         (None, None, Some(error)) => Some(Message::Response { id, answer: Err(error) }),
         (None, None, None)
@@ -68,6 +87,15 @@ pub fn parse(text: &str) -> Option<Message<'_>> {
         | (Some(_), Some(_), None)
         | (Some(_), None, Some(_)) => None,
     }
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with('"') || integer(id.get()).is_some()
+}
+
+/// The number a JSON text is, when it has no fraction.
+fn integer(text: &str) -> Option<f64> {
+    serde_json::from_str::<f64>(text).ok().filter(|number| number.fract() == 0.0)
 }
 
 /// A JSON-RPC error.
