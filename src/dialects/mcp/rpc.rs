@@ -154,3 +154,105 @@ pub fn sync_fault(method: &str, error: &RawValue) -> SyncFault {
         format!("the server answered {method} with the JSON-RPC error {code}: {}", quoted(&message)),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message in a few words.
+    fn told(text: &str) -> Option<String> {
+        let shown = |value: Option<&RawValue>| value.map_or("-", RawValue::get).to_owned();
+        Some(match parse(text)? {
+            Message::Response { id, answer: Ok(result) } => format!("{} result {}", shown(id), result.get()),
+            Message::Response { id, answer: Err(error) } => format!("{} error {}", shown(id), error.get()),
+            Message::Request { id, method, params } => format!("{} {method} {}", id.get(), shown(params)),
+            Message::Notification { method, params } => format!("{method} {}", shown(params)),
+        })
+    }
+
+    #[test]
+    fn messages_are_told_apart_and_kept_as_text() {
+        for (text, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{ "n":1.50 }}"#, r#"1 result { "n":1.50 }"#),
+            (r#"{"id":"a","result":null,"jsonrpc":"2.0"}"#, r#""a" result null"#),
+            (r#"{"jsonrpc":"2.0","result":{}}"#, "- result {}"),
+            (r#"{"jsonrpc":"2.0","id":-7,"error":{"code":1}}"#, r#"-7 error {"code":1}"#),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "- error {}"),
+            (r#"{"jsonrpc":"2.0","error":"x"}"#, r#"- error "x""#),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"method":null}"#, "1 result {}"),
+            (r#"{"jsonrpc":"2.0","id":1e0,"method":"ping"}"#, "1e0 ping -"),
+            (r#"{"jsonrpc":"2.0","id":"","method":"a\u0062","params":null}"#, "\"\" ab null"),
+            (r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}"#, r#"notifications/x {"a":1}"#),
+            (r#" {"jsonrpc":"2.0","method":"x","vendor":[1e400]} "#, "x -"),
+        ] {
+            assert_eq!(told(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        for text in [
+            "",
+            "null",
+            "[]",
+            r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+            r#"["2.0",1,"ping"]"#,
+            r#"{"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":2.0,"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":[1],"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}x"#,
+            r#"{"JSONRPC":"2.0","id":1,"result":{}}"#,
+        ] {
+            assert_eq!(told(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_the_one_with_the_requests_id() {
+        for (text, is_ours) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":7.0,"error":{}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":"7","result":{}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, false),
+            (r#"{"jsonrpc":"2.0","result":{}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":8,"error":{}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, true),
+            (r#"{"jsonrpc":"2.0","error":{}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, false),
+            (r#"{"jsonrpc":"2.0","method":"ping"}"#, false),
+        ] {
+            assert_eq!(parse(text).map(|message| message.is_answer_to(7)), Some(is_ours), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_it_is() {
+        let read = |text: &str| Error::read(&RawValue::from_string(text.to_owned()).expect("JSON"));
+        let error =
+            read(r#"{"code":-32022,"message":"m","data":{"supported":["a"],"requested":"b"}}"#).expect("an error");
+        assert_eq!((error.code, error.message.as_str()), (-32022, "m"));
+        assert_eq!(error.supported_versions(), Some(vec!["a".to_owned()]));
+        for data in ["null", "[]", r#"{"supported":[1]}"#, r#"{"supported":"a"}"#] {
+            let error = read(&format!(r#"{{"code":1,"data":{data}}}"#)).expect("an error");
+            assert_eq!(error.message, "", "{data}");
+            assert_eq!(error.supported_versions(), None, "{data}");
+        }
+        for text in ["null", "[1,\"m\"]", "{}", r#"{"code":"1"}"#, r#"{"code":1.5}"#, r#"{"code":1,"code":2}"#] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
