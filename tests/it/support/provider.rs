@@ -306,7 +306,7 @@ fn send(mut stream: &TcpStream, reply: Reply) -> bool {
     }
 }
 
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Received> {
+pub(super) fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Received> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
