@@ -96,6 +96,16 @@ fn a_breach_is_a_line_and_exit_1() {
 }
 
 #[test]
+fn an_mcp_server_may_be_asked_without_credentials() {
+    for credentials in [&[][..], &["--bearer", "b"], &["--header", "X-Key=s"]] {
+        let (output, said) = check(&[&["http://127.0.0.1:1/mcp?a=1", "--dialect", "mcp"], credentials].concat());
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("FAIL  §11.2   server: answer: "), "{said}");
+        assert!(said.lines().last().is_some_and(|line| line.starts_with("0 ok, 1 failed, ")), "{said}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2_and_asks_nobody() {
     for arguments in [
         vec!["http://127.0.0.1:1"],
@@ -118,6 +128,9 @@ fn a_wrong_command_line_exits_with_2_and_asks_nobody() {
             "--callback-secret",
             "whsec_?",
         ],
+        vec!["http://127.0.0.1:1", "--dialect", "mcp", "--signing-secret", "s"],
+        vec!["http://127.0.0.1:1", "--dialect", "mcp", "--bearer", "b", "--header", "X-Key=s"],
+        vec!["http://127.0.0.1:1/#a", "--dialect", "mcp"],
         vec!["somewhere", "--dialect", "agent-provider", "--bearer", "b"],
     ] {
         let (output, said) = check(&arguments);
