@@ -42,6 +42,10 @@ use actors::registry::Registry;
 use confirmation::ConfirmationSeal;
 use conversations::Conversations;
 use in_flight::InFlight;
+use mcp::changes::Announced;
+use mcp::dialogues::Dialogues;
+use mcp::listener::Listeners;
+use mcp::session::SessionSeal;
 use moka::sync::Cache;
 use ports::{Clock, Metrics, Store, Transport};
 use schemas::Schemas;
@@ -84,12 +88,16 @@ struct Inner {
     schemas: Schemas,
     syncs: SingleFlight,
     turns: Turns,
+    dialogues: Dialogues,
+    announced: Announced,
+    listeners: Listeners,
     /// The right to check a manifest.
     decoding: Semaphore,
     /// The right to read a large answer.
     reading: Semaphore,
     conversations: Conversations,
     seal: ConfirmationSeal,
+    sessions: SessionSeal,
     in_flight: Arc<InFlight>,
     /// Which organization an endpoint belongs to: never changes, so it is kept while it is asked for.
     endpoint_orgs: Cache<EndpointId, OrgId>,
@@ -107,10 +115,14 @@ impl Engine {
             schemas: Schemas::new(settings.schema_cache_bytes),
             syncs: SingleFlight::default(),
             turns: Turns::default(),
+            dialogues: Dialogues::default(),
+            announced: Announced::default(),
+            listeners: Listeners::default(),
             decoding: Semaphore::new(1),
             reading: Semaphore::new(1),
             conversations: Conversations::new(settings.conversations_tracked),
             seal: ConfirmationSeal::new(secrets.confirmation_key),
+            sessions: SessionSeal::derived_from(&secrets.confirmation_key),
             in_flight: Arc::default(),
             endpoint_orgs: Cache::new(100_000),
             started_at: ports.clock.now(),
@@ -120,7 +132,9 @@ impl Engine {
         let engine = Arc::downgrade(&inner);
         inner.registry.on_start(move |org| {
             if let Some(inner) = engine.upgrade() {
-                tokio::spawn(Engine(inner).deliver_kept(org));
+                let engine = Engine(inner);
+                tokio::spawn(engine.clone().begin_listening(org));
+                tokio::spawn(engine.deliver_kept(org));
             }
         });
         Self(inner)

@@ -9,7 +9,7 @@ use super::Engine;
 use super::actors::org_handle::OrgHandle;
 use super::actors::registry::RegistryFault;
 use super::dispatch::gate::GatePermit;
-use super::dispatch::way::{Way, fault_code};
+use super::dispatch::way::{Way, ended_as, fault_code};
 use super::ports::StoreError;
 use super::run::INTERRUPTED_AFTER;
 use super::store_port::{ChangedRun, RunChange};
@@ -175,7 +175,7 @@ impl Engine {
         };
         let request = agent_provider::encode_receipt_request(&endpoint.settings, &operation.intent);
         let (ended, attempt) = way.send(&request, Instant::now() + LOOK_TIMEOUT).await;
-        way.leave(permit, &ended);
+        way.leave(permit, ended_as(&ended));
         let answer = match ended {
             Ok(answer) => {
                 let intent = operation.intent.clone();
@@ -245,7 +245,7 @@ impl Engine {
         let way = Way { engine: self, catalog: &catalog, endpoint };
         let request = agent_provider::encode_operation(&endpoint.settings, &record.operation.intent);
         let (ended, attempt) = way.send(&request, Instant::now() + timeout).await;
-        way.leave(permit, &ended);
+        way.leave(permit, ended_as(&ended));
         record.attempts.push(attempt);
         let news = match ended {
             Ok(answer) => {

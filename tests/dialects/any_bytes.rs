@@ -112,7 +112,7 @@ proptest! {
             mcp::sign_of(status, &text);
         }
         if let Ok(raw) = RawValue::from_string(text.into_owned()) {
-            mcp::negotiated_version(&raw);
+            mcp::decode_opened(&raw);
             let failure = mcp::rpc_failure(&raw);
             prop_assert!(!failure.status.is_open() && failure.error.is_some());
         }

@@ -64,7 +64,7 @@ impl RequestFixture {
         match &self.dialogue {
             None => Dialogue::Modern,
             Some(DialogueFixture { version, session_id }) => {
-                Dialogue::Legacy { version: version.clone(), session_id: session_id.clone() }
+                Dialogue::Legacy { version: version.clone(), session_id: session_id.clone(), announces_changes: false }
             }
         }
     }
@@ -150,7 +150,7 @@ fn requests_are_these_bytes() {
 #[test]
 fn a_dialogue_without_a_session_has_none_to_give_back() {
     let settings = settings(Dialect::Mcp);
-    let without = Dialogue::Legacy { version: "2025-06-18".to_owned(), session_id: None };
+    let without = Dialogue::Legacy { version: "2025-06-18".to_owned(), session_id: None, announces_changes: false };
     for dialogue in [Dialogue::Modern, without] {
         assert_eq!(mcp::encode_end_session(&settings, &dialogue), None);
     }
@@ -196,7 +196,12 @@ struct VersionFixture {
 #[test]
 fn an_earlier_server_chooses_a_revision_that_is_spoken() {
     for fixture in list::<VersionFixture>("versions.json") {
-        assert_eq!(mcp::negotiated_version(&raw(&fixture.result)), fixture.expected, "{}", fixture.why);
+        assert_eq!(
+            mcp::decode_opened(&raw(&fixture.result)).map(|opened| opened.version),
+            fixture.expected,
+            "{}",
+            fixture.why
+        );
     }
 }
 

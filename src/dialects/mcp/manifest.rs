@@ -126,9 +126,11 @@ fn input_schema<'a>(own_name: &str, item: &'a Map<String, Value>) -> Result<(&'a
     let schema = item.get(MEMBER).ok_or_else(|| bad_member(own_name, format!("{MEMBER} is missing")))?;
     // The schema's own faults come first: they say more ("int" is no type) than that it is not the right one.
     check_schema(own_name, MEMBER, schema)?;
-    // Clients that read lists by the specification's types refuse every tool when one lacks it.
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(bad_schema(own_name, MEMBER, "must have the type \"object\""));
+    // One that says nothing of it takes objects as well as any, and is shown with the type that clients look for.
+    match schema.get("type") {
+        None => {}
+        Some(Value::String(word)) if word == "object" => {}
+        Some(_) => return Err(bad_schema(own_name, MEMBER, "must have the type \"object\"")),
     }
     Ok((schema, JsonText::of(schema)))
 }

@@ -17,10 +17,11 @@ pub mod words;
 pub use header_params::{decoded as decoded_header, encoded as encoded_header};
 pub use manifest::decode_tools;
 pub use pages::{MAX_PAGES, Page, Pages, decode_page};
-pub use result::{ToolResult, decode_result, rpc_failure};
+pub use result::{ToolResult, decode_result, rpc_failure, structured_content};
 pub use wire::{
-    Dialogue, ToolCall, encode_call, encode_cancelled, encode_discover, encode_end_session, encode_initialize,
-    encode_initialized, encode_list, encode_listen, encode_response, encode_resume, negotiated_version,
+    Dialogue, Opened, ToolCall, acknowledges_tools, decode_opened, encode_call, encode_cancelled, encode_discover,
+    encode_end_session, encode_initialize, encode_initialized, encode_list, encode_listen, encode_response,
+    encode_resume,
 };
 
 use super::{AnswerContext, Call, CallAnswer, InboundAnswer, OutboundRequest};

@@ -1,6 +1,6 @@
 //! What a server answers to `tools/call`.
 
-use super::super::checks::{object, quoted};
+use super::super::checks::{object, present, quoted};
 use super::rpc;
 use crate::domain::error_code::ErrorCode;
 use crate::domain::json::JsonText;
@@ -68,6 +68,16 @@ pub fn decode_result(result: &RawValue) -> ToolResult {
         },
         Some(other) => ToolResult::Unclear(format!("results of the type {} are not known", quoted(other))),
     }
+}
+
+/// The `structuredContent` of a result; also when it is `null`.
+pub fn structured_content(result: &JsonText) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow, default, rename = "structuredContent", deserialize_with = "present")]
+        structured: Option<&'a RawValue>,
+    }
+    object::<Members<'_>>(result.as_str().as_bytes())?.structured
 }
 
 /// What the tool itself says went wrong: the text of its answer.

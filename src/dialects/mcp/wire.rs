@@ -1,5 +1,6 @@
 //! What is sent to an MCP server, in the era it speaks.
 
+use super::super::checks::object;
 use super::super::{Method, OutboundRequest};
 use super::header_params;
 use super::words::{LEGACY_VERSIONS, META_CLIENT_CAPABILITIES, META_CLIENT_INFO, META_VERSION, MODERN_VERSION};
@@ -26,6 +27,8 @@ pub enum Dialogue {
         version: String,
         /// The session it assigned, if it did.
         session_id: Option<String>,
+        /// It announces changes of its tools.
+        announces_changes: bool,
     },
 }
 
@@ -132,16 +135,53 @@ pub fn encode_initialize(settings: &EndpointSettings, id: u64, capabilities: &Ra
     post(settings, auth_headers(settings), &body)
 }
 
-/// The revision that the answer to `initialize` chose; `None` when it is none that is spoken. 2024-11-05 is: its messages
+/// What a server answers to `initialize`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The revision it chose.
+    pub version: String,
+    /// It announces changes of its tools.
+    pub announces_changes: bool,
+}
+
+/// Reads the answer to `initialize`; `None` when the revision it chose is none that is spoken. 2024-11-05 is: its messages
 /// are the same, and some servers name it over this transport.
-pub fn negotiated_version(result: &RawValue) -> Option<String> {
+pub fn decode_opened(result: &RawValue) -> Option<Opened> {
     #[derive(Deserialize)]
     struct Members {
         #[serde(rename = "protocolVersion")]
         version: String,
+        #[serde(default)]
+        capabilities: Capabilities,
     }
-    let said: Members = super::super::checks::object(result.get().as_bytes())?;
-    (LEGACY_VERSIONS.contains(&said.version.as_str()) || said.version == "2024-11-05").then_some(said.version)
+    #[derive(Default, Deserialize)]
+    struct Capabilities {
+        tools: Option<Tools>,
+    }
+    #[derive(Deserialize)]
+    struct Tools {
+        #[serde(default, rename = "listChanged")]
+        list_changed: bool,
+    }
+    let Members { version, capabilities } = object(result.get().as_bytes())?;
+    let is_spoken = LEGACY_VERSIONS.contains(&version.as_str()) || version == "2024-11-05";
+    let announces_changes = capabilities.tools.is_some_and(|tools| tools.list_changed);
+    is_spoken.then_some(Opened { version, announces_changes })
+}
+
+/// Whether a server grants what was asked for when it acknowledges a stream of changes.
+pub fn acknowledges_tools(params: Option<&RawValue>) -> bool {
+    #[derive(Deserialize)]
+    struct Members {
+        notifications: Granted,
+    }
+    #[derive(Deserialize)]
+    struct Granted {
+        #[serde(default, rename = "toolsListChanged")]
+        tools_list_changed: bool,
+    }
+    let said = params.and_then(|params| object::<Members>(params.get().as_bytes()));
+    said.is_some_and(|said| said.notifications.tools_list_changed)
 }
 
 /// Ends the opening of a legacy dialogue.

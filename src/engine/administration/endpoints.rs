@@ -261,6 +261,7 @@ impl Engine {
                 Err(error) => tracing::warn!(run = %run_id, %error, "whoever waits for an ended run was not told"),
             }
         }
+        self.forget_listener(id);
         if let Some(org) = self.0.registry.live(by.org_id()) {
             self.metrics().forget_endpoint(&org.catalog().org.slug, &endpoint.settings.name);
         }

@@ -3,9 +3,10 @@
 use super::gate::GatePermit;
 use super::plan::Plan;
 use super::sign_if_wanted;
-use super::way::{Way, fault_code, is_connect_fault};
+use super::way::{Way, ended_as, fault_code, is_connect_fault};
 use crate::dialects::{self, AnswerContext, ApprovalMark, CallAnswer, InboundAnswer, OutboundRequest, agent_provider};
 use crate::domain::ids::RunId;
+use crate::domain::json::JsonText;
 use crate::domain::operation::{Operation, OperationEvent, OperationMark, OperationProgress, OperationVerdict};
 use crate::domain::risk::Risk;
 use crate::domain::run::{Attempt, Run, RunOutcome, RunStatus};
@@ -14,6 +15,8 @@ use crate::engine::Engine;
 use crate::engine::actors::org_handle::OrgHandle;
 use crate::engine::catalog::{Catalog, CatalogTool};
 use crate::engine::in_flight::InFlightGuard;
+use crate::engine::mcp::Server;
+use crate::engine::mcp::call::{Calling, Lost};
 use crate::engine::mcp::round::McpPart;
 use crate::engine::operation::OperationRecord;
 use crate::engine::ports::{RunTimes, StoreError, TransportError, TransportFault};
@@ -79,13 +82,24 @@ impl Reading {
 pub(in crate::engine) struct Exchanged {
     pub(in crate::engine) answer: CallAnswer,
     pub(in crate::engine) attempts: Vec<Attempt>,
+    /// A result that breaks the tool's output schema: for the tenant's eyes only.
+    pub(in crate::engine) withheld: Option<JsonText>,
+}
+
+impl Exchanged {
+    pub(in crate::engine) const fn of(answer: CallAnswer, attempts: Vec<Attempt>) -> Self {
+        Self { answer, attempts, withheld: None }
+    }
 }
 
 impl Dispatch {
     /// Sends the call, reads the answer and records it. Answers the run as it stands then.
     pub(in crate::engine) async fn send_and_record(mut self) -> Arc<Run> {
         let sent_at = Instant::now();
-        let exchanged = self.exchange().await;
+        let exchanged = match self.tool.endpoint.settings.dialect {
+            Dialect::Mcp => Box::pin(self.call_mcp_server()).await,
+            Dialect::Topology | Dialect::AgentProvider | Dialect::Median => self.exchange().await,
+        };
         let provider = sent_at.elapsed();
         let run = self.record(exchanged).await;
         let gateway = self.begun.elapsed().saturating_sub(provider);
@@ -96,7 +110,7 @@ impl Dispatch {
 
     /// Records that the call was given up before anything of it was sent.
     pub(in crate::engine) async fn record_unsent(mut self, outcome: RunOutcome) -> Arc<Run> {
-        self.record(Exchanged { answer: CallAnswer::Settled(outcome), attempts: Vec::new() }).await
+        self.record(Exchanged::of(CallAnswer::Settled(outcome), Vec::new())).await
     }
 
     /// Sends the call, again where that can do no harm, all within its one deadline.
@@ -111,14 +125,57 @@ impl Dispatch {
                 continue;
             }
             if let Some(permit) = self.permit.take() {
-                self.way().leave(permit, &result);
+                self.way().leave(permit, ended_as(&result));
             }
             let answer = match result {
                 Ok(answer) => self.read(answer).await,
                 Err(error) => self.without_answer(&error),
             };
-            return Exchanged { answer, attempts };
+            return Exchanged::of(answer, attempts);
         }
+    }
+
+    /// Calls an MCP server: in its era, in as many rounds and sessions as that takes, all within the deadline.
+    async fn call_mcp_server(&mut self) -> Exchanged {
+        let server = Server {
+            engine: &self.engine,
+            org: &self.catalog.org.slug,
+            egress: &self.catalog.egress,
+            endpoint: &self.tool.endpoint,
+            max_answer_bytes: self.engine.settings().provider_response_bytes,
+        };
+        let calling = Calling {
+            tool: &self.tool,
+            arguments: self.run.intent.arguments(),
+            part: self.mcp.as_deref(),
+            traceparent: self.traceparent.as_deref(),
+        };
+        let mut attempts = Vec::with_capacity(1);
+        let called = server.call(calling, &mut attempts).await;
+        let ended = match &called {
+            Ok(called) => Some(Ok(called.status)),
+            Err(Lost::Failed(error)) => Some(Err(error.kind)),
+            Err(Lost::Unsent(_) | Lost::Cancelled) => None,
+        };
+        if let Some(permit) = self.permit.take()
+            && let Some(ended) = ended
+        {
+            self.way().leave(permit, ended);
+        }
+        match called {
+            Ok(called) => {
+                Exchanged { answer: CallAnswer::Settled(called.outcome), attempts, withheld: called.withheld }
+            }
+            Err(Lost::Failed(error)) => Exchanged::of(self.without_answer(&error), attempts),
+            Err(Lost::Unsent(outcome)) => Exchanged::of(CallAnswer::Settled(outcome), attempts),
+            Err(Lost::Cancelled) => Exchanged::of(CallAnswer::Settled(self.taken_back()), attempts),
+        }
+    }
+
+    /// What becomes of a call that its client has taken back when it was sent already.
+    fn taken_back(&self) -> RunOutcome {
+        let status = if self.tool.is_plain_read() { RunStatus::Cancelled } else { RunStatus::Uncertain };
+        RunOutcome::ended(status, true, "cancelled_by_agent")
     }
 
     /// A plain read may be repeated where the provider was not reached or not ready; an operation with receipts as long
@@ -219,7 +276,7 @@ impl Dispatch {
         }
     }
 
-    async fn record(&mut self, Exchanged { answer, attempts }: Exchanged) -> Arc<Run> {
+    async fn record(&mut self, Exchanged { answer, attempts, withheld }: Exchanged) -> Arc<Run> {
         if let Some(operation) = self.operation.take() {
             let record = OperationRecord { org: &self.org, run: &self.run, operation: *operation, attempts };
             return Box::pin(self.engine.record_answer(record, answer)).await;
@@ -230,9 +287,13 @@ impl Dispatch {
                 Box::pin(self.record_accepted(&correlation_id, attempt)).await
             }
             // Only an operation has a verdict.
-            CallAnswer::Operation(verdict) => Box::pin(self.record_settled(verdict.outcome_so_far(), attempts)).await,
-            CallAnswer::Settled(outcome) if self.durable => Box::pin(self.record_settled(outcome, attempts)).await,
-            CallAnswer::Settled(outcome) => self.record_later(outcome, attempts),
+            CallAnswer::Operation(verdict) => {
+                Box::pin(self.record_settled(verdict.outcome_so_far(), attempts, withheld)).await
+            }
+            CallAnswer::Settled(outcome) if self.durable => {
+                Box::pin(self.record_settled(outcome, attempts, withheld)).await
+            }
+            CallAnswer::Settled(outcome) => self.record_later(outcome, attempts, withheld),
         }
     }
 
@@ -256,14 +317,19 @@ impl Dispatch {
         Arc::new(run)
     }
 
-    async fn record_settled(&self, outcome: RunOutcome, attempts: Vec<Attempt>) -> Arc<Run> {
+    async fn record_settled(
+        &self,
+        outcome: RunOutcome,
+        attempts: Vec<Attempt>,
+        withheld_result: Option<JsonText>,
+    ) -> Arc<Run> {
         let intent = &self.run.intent;
         let still_open = outcome.status.is_open();
         let mut change = RunChange {
             org_id: intent.org_id,
             run_id: intent.id,
             outcome,
-            withheld_result: None,
+            withheld_result,
             attempts,
             operation: None,
             approval: None,
@@ -291,12 +357,18 @@ impl Dispatch {
         run
     }
 
-    fn record_later(&mut self, outcome: RunOutcome, attempts: Vec<Attempt>) -> Arc<Run> {
+    fn record_later(
+        &mut self,
+        outcome: RunOutcome,
+        attempts: Vec<Attempt>,
+        withheld_result: Option<JsonText>,
+    ) -> Arc<Run> {
         let at = self.engine.clock().now();
         // Nobody else holds the run yet, so it is finished in place.
         let run = Arc::make_mut(&mut self.run);
         run.finished_at = (!outcome.status.is_open()).then_some(at);
         run.outcome = outcome;
+        run.withheld_result = withheld_result;
         run.attempts = attempts;
         run.updated_at = at;
         self.engine.count_status_of(&self.catalog.org.slug, &self.run);

@@ -10,6 +10,14 @@ use crate::engine::catalog::Catalog;
 use crate::engine::ports::{TransportError, TransportFault};
 use tokio::time::Instant;
 
+/// How an exchange ended, as far as the endpoint's health hangs on it.
+pub(in crate::engine) fn ended_as(ended: &Ended) -> Result<u16, TransportFault> {
+    match ended {
+        Ok(answer) => Ok(answer.status),
+        Err(error) => Err(error.kind),
+    }
+}
+
 /// How one exchange ended.
 pub(in crate::engine) type Ended = Result<InboundAnswer, TransportError>;
 
@@ -37,10 +45,10 @@ impl Way<'_> {
     }
 
     /// Reports to the breaker and frees the slot; a breaker that opens or closes is shown.
-    pub(in crate::engine) fn leave(self, permit: GatePermit, ended: &Ended) {
+    pub(in crate::engine) fn leave(self, permit: GatePermit, ended: Result<u16, TransportFault>) {
         let healthy = match ended {
-            Ok(answer) => Some(answer.status < 500),
-            Err(error) => healthy_despite(error.kind),
+            Ok(status) => Some(status < 500),
+            Err(fault) => healthy_despite(fault),
         };
         let Some(healthy) = healthy else { return };
         if let Some(closed) = permit.report(self.engine.clock().monotonic(), healthy) {
@@ -86,7 +94,7 @@ pub(in crate::engine) const fn is_connect_fault(fault: TransportFault) -> bool {
 }
 
 /// The metrics' word for an answered exchange.
-const fn http_outcome(status: u16) -> &'static str {
+pub(in crate::engine) const fn http_outcome(status: u16) -> &'static str {
     match status {
         0..400 => "ok",
         400..500 => "http_4xx",

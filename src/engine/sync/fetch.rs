@@ -1,13 +1,16 @@
 //! Fetching a manifest: tried again while there is a point in it, and every failure put into words.
 
-use crate::dialects;
+use crate::dialects::{self, mcp};
 use crate::domain::endpoint::{Endpoint, EndpointSettings};
 use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
 use crate::domain::org::Org;
+use crate::domain::tool::Dialect;
 use crate::engine::Engine;
 use crate::engine::catalog::egress_policy;
 use crate::engine::dispatch;
 use crate::engine::dispatch::way::is_connect_fault;
+use crate::engine::mcp::Server;
+use crate::engine::mcp::list::{ListFault, Listed};
 use crate::engine::ports::TransportFault;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -34,6 +37,9 @@ impl Engine {
         if let Some(inline) = &settings.inline_manifest {
             let body = Bytes::copy_from_slice(inline.as_str().as_bytes());
             return (self.decode(settings, body).await.map(Fetched::Manifest), None);
+        }
+        if settings.dialect == Dialect::Mcp {
+            return self.fetch_tools(org, endpoint).await;
         }
         let egress = egress_policy(org, self.settings());
         let deadline = Instant::now() + self.settings().manifest_fetch_timeout;
@@ -67,24 +73,61 @@ impl Engine {
     async fn checked(&self, settings: &EndpointSettings, body: Bytes, status: u16) -> Result<Manifest, SyncFault> {
         match status {
             200 => self.decode(settings, body).await,
-            401 | 403 => Err(SyncFault::new(
-                SyncReason::Unauthorized,
-                format!("the provider refused the credentials with HTTP {status}"),
-            )),
-            status => Err(SyncFault::new(
-                SyncReason::BadStatus,
-                format!("the provider answered HTTP {status} where 200 is expected; redirects are not followed"),
-            )),
+            status => Err(status_fault(status)),
         }
+    }
+
+    /// Lists the tools of an MCP server, trying again like any fetch.
+    async fn fetch_tools(&self, org: &Org, endpoint: &Endpoint) -> (Result<Fetched, SyncFault>, Option<u16>) {
+        let egress = egress_policy(org, self.settings());
+        let deadline = Instant::now() + self.settings().manifest_fetch_timeout;
+        let max_answer_bytes = self.settings().manifest_bytes;
+        let server = Server { engine: self, org: &org.slug, egress: &egress, endpoint, max_answer_bytes };
+        let mut attempt = 1;
+        loop {
+            let listed = server.list(deadline).await;
+            let may_repeat = match &listed {
+                Err(ListFault::Failed(error)) => !error.bytes_sent && is_connect_fault(error.kind),
+                Err(ListFault::Status(status)) => matches!(status, 502..=504),
+                Err(ListFault::Fault(_)) | Ok(_) => false,
+            };
+            if may_repeat && attempt < FETCH_ATTEMPTS && self.pause(attempt, deadline).await {
+                attempt += 1;
+                continue;
+            }
+            return match listed {
+                Ok(listed) => {
+                    let decoded = self.decode_tools(&endpoint.settings, listed).await;
+                    (decoded.map(Fetched::Manifest), Some(200))
+                }
+                Err(ListFault::Failed(error)) => (Err(self.fetch_fault(error.kind)), None),
+                Err(ListFault::Status(status)) => (Err(status_fault(status)), Some(status)),
+                Err(ListFault::Fault(fault)) => (Err(fault), None),
+            };
+        }
+    }
+
+    async fn decode_tools(&self, settings: &EndpointSettings, listed: Listed) -> Result<Manifest, SyncFault> {
+        let Listed { pages, protocol_version } = listed;
+        let settings = settings.clone();
+        let manifest = self.check_apart(move || mcp::decode_tools(&settings, pages.as_slice())).await?;
+        Ok(Manifest { protocol_version: Some(protocol_version), ..manifest })
+    }
+
+    async fn decode(&self, settings: &EndpointSettings, body: Bytes) -> Result<Manifest, SyncFault> {
+        let settings = settings.clone();
+        self.check_apart(move || dialects::decode_manifest(&settings, &body)).await
     }
 
     /// Checks a manifest beside the event loops: its schemas are compiled, and a hostile one makes that last. One at a
     /// time, so that whoever sends many of them slows down nothing but syncs.
-    async fn decode(&self, settings: &EndpointSettings, body: Bytes) -> Result<Manifest, SyncFault> {
+    async fn check_apart(
+        &self,
+        check: impl FnOnce() -> Result<Manifest, SyncFault> + Send + 'static,
+    ) -> Result<Manifest, SyncFault> {
         let unchecked = || SyncFault::new(SyncReason::BadManifest, "the manifest could not be checked");
         let _one = self.0.decoding.acquire().await.map_err(|_| unchecked())?;
-        let settings = settings.clone();
-        let checked = tokio::task::spawn_blocking(move || dialects::decode_manifest(&settings, &body)).await;
+        let checked = tokio::task::spawn_blocking(check).await;
         checked.unwrap_or_else(|_| Err(unchecked()))
     }
 
@@ -110,6 +153,19 @@ impl Engine {
             | TransportFault::Reset => (SyncReason::Unreachable, format!("the provider cannot be reached: {fault}")),
         };
         SyncFault::new(reason, message)
+    }
+}
+
+/// What an HTTP status other than 200 says.
+fn status_fault(status: u16) -> SyncFault {
+    match status {
+        401 | 403 => {
+            SyncFault::new(SyncReason::Unauthorized, format!("the provider refused the credentials with HTTP {status}"))
+        }
+        status => SyncFault::new(
+            SyncReason::BadStatus,
+            format!("the provider answered HTTP {status} where 200 is expected; redirects are not followed"),
+        ),
     }
 }
 

@@ -1,0 +1,166 @@
+//! Dialogues with servers of the earlier era: opened once, shared by all calls of an endpoint, and opened anew when a
+//! server has forgotten its session. A call whose client can be asked is made in a session for that client alone: what
+//! the server asks there, on whichever stream, is asked of nobody else.
+
+use super::Server;
+use super::exchange::{Deadline, Listening, Unheard};
+use crate::dialects::mcp::rpc::{self, Message};
+use crate::dialects::mcp::{self, Dialogue, Opened, words};
+use crate::domain::ids::EndpointId;
+use crate::domain::json::JsonText;
+use crate::engine::ports::{TransportError, TransportFault};
+use moka::sync::Cache;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Dialogues kept on this node, and how long an unused one is.
+const MAX_DIALOGUES: u64 = 10_000;
+const KEPT_FOR: Duration = Duration::from_secs(30 * 60);
+
+/// What a client can do that a server may ask of it, as far as toolgate hands questions on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Abilities {
+    elicitation: bool,
+    sampling: bool,
+    roots: bool,
+}
+
+impl Abilities {
+    /// The abilities among a client's capabilities, a JSON object.
+    pub(in crate::engine) fn among(capabilities: &JsonText) -> Self {
+        let said: Map<String, Value> = serde_json::from_str(capabilities.as_str()).unwrap_or_default();
+        let has = |name: &str| said.get(name).is_some_and(Value::is_object);
+        Self { elicitation: has("elicitation"), sampling: has("sampling"), roots: has("roots") }
+    }
+
+    /// Whether there is anything to ask.
+    pub(super) fn are_any(self) -> bool {
+        self != Self::default()
+    }
+
+    fn capabilities(self) -> JsonText {
+        let declared = [("elicitation", self.elicitation), ("sampling", self.sampling), ("roots", self.roots)];
+        let declared = declared.into_iter().filter(|(_, can)| *can).map(|(name, _)| (name.to_owned(), json!({})));
+        JsonText::of(&Value::Object(declared.collect()))
+    }
+}
+
+/// For whom a dialogue is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Party {
+    /// What the server may ask.
+    pub(in crate::engine) abilities: Abilities,
+    /// The client it may ask, by its own session.
+    pub(in crate::engine) client: Option<[u8; 16]>,
+}
+
+/// Settings of another version are another server.
+type Key = (EndpointId, u64, Party);
+
+/// Where one dialogue is kept; its lock is held while it is opened.
+type Slot = Arc<Mutex<Option<Arc<Dialogue>>>>;
+
+/// The dialogues of this node.
+pub(in crate::engine) struct Dialogues {
+    slots: Cache<Key, Slot>,
+    next_id: AtomicU64,
+}
+
+impl Default for Dialogues {
+    fn default() -> Self {
+        let slots = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR).build();
+        Self { slots, next_id: AtomicU64::new(1) }
+    }
+}
+
+impl Dialogues {
+    /// An id for a request that no other request of this node has.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Why no dialogue could be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OpeningFault {
+    /// The exchange failed.
+    Failed(TransportError),
+    /// The server answered with this status and nothing of the protocol.
+    Status(u16),
+    /// The server refused to open with this JSON-RPC error.
+    Refused(JsonText),
+    /// The server chose a revision that is not spoken.
+    Version,
+    /// The client took its call back.
+    Cancelled,
+}
+
+impl Server<'_> {
+    /// The dialogue with a server of the earlier era, opened when there is none.
+    pub(super) async fn dialogue(&self, party: Party, deadline: Instant) -> Result<Arc<Dialogue>, OpeningFault> {
+        let key = (self.endpoint.id, self.endpoint.version, party);
+        let slot = self.engine.0.dialogues.slots.get_with(key, Slot::default);
+        let late = || OpeningFault::Failed(TransportError { kind: TransportFault::Timeout, bytes_sent: false });
+        let mut kept = tokio::time::timeout_at(deadline, slot.lock()).await.map_err(|_| late())?;
+        if let Some(dialogue) = &*kept {
+            return Ok(Arc::clone(dialogue));
+        }
+        let dialogue = Arc::new(self.open_dialogue(party.abilities, deadline).await?);
+        *kept = Some(Arc::clone(&dialogue));
+        Ok(dialogue)
+    }
+
+    /// The server does not know this session any more.
+    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<Dialogue>) {
+        let key = (self.endpoint.id, self.endpoint.version, party);
+        let Some(slot) = self.engine.0.dialogues.slots.get(&key) else { return };
+        let mut kept = slot.lock().await;
+        // Another call may have opened the next one already.
+        if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, dialogue)) {
+            *kept = None;
+        }
+    }
+
+    async fn open_dialogue(&self, abilities: Abilities, until: Instant) -> Result<Dialogue, OpeningFault> {
+        let deadline = &Deadline::at(until);
+        let settings = &self.endpoint.settings;
+        let id = self.engine.0.dialogues.next_id();
+        let capabilities = abilities.capabilities();
+        let request = mcp::encode_initialize(settings, id, capabilities.raw());
+        // Nothing is agreed on yet, and nobody listens.
+        let before = Dialogue::Legacy {
+            version: words::LEGACY_VERSIONS[0].to_owned(),
+            session_id: None,
+            announces_changes: false,
+        };
+        let listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false };
+        let heard = self.ask(&request, &listening).await.map_err(opening_fault)?;
+        let result = match rpc::parse(&heard.text) {
+            Some(Message::Response { answer: Ok(result), .. }) if heard.status == 200 => result,
+            Some(Message::Response { answer: Err(error), .. }) => {
+                return Err(OpeningFault::Refused(JsonText::from(error.to_owned())));
+            }
+            Some(_) | None => return Err(OpeningFault::Status(heard.status)),
+        };
+        let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
+        let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
+        let opened = mcp::encode_initialized(settings, &dialogue);
+        let listening = Listening { dialogue: &dialogue, id, deadline, part: None, hears_changes: false };
+        let heard = self.ask(&opened, &listening).await.map_err(opening_fault)?;
+        if !matches!(heard.status, 200..300) {
+            return Err(OpeningFault::Status(heard.status));
+        }
+        Ok(dialogue)
+    }
+}
+
+fn opening_fault(unheard: Unheard) -> OpeningFault {
+    match unheard {
+        Unheard::Failed(error) => OpeningFault::Failed(error),
+        Unheard::Cancelled => OpeningFault::Cancelled,
+    }
+}

@@ -1,0 +1,312 @@
+//! One request to an MCP server, and all that comes before its response: progress, announcements, and questions.
+
+use super::Server;
+use super::caller::{McpChannel, Questions};
+use super::round::McpPart;
+use crate::dialects::OutboundRequest;
+use crate::dialects::mcp::rpc::{self, Message};
+use crate::dialects::mcp::sse::{SseFault, SseReader};
+use crate::dialects::mcp::{self, Dialogue, words};
+use crate::domain::json::JsonText;
+use crate::engine::ports::{AnswerBody, OpenAnswer, TransportError, TransportFault};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// After its response a stream has to end; this long is waited for it, so that the connection can be used again.
+const END_OF_STREAM: Duration = Duration::from_millis(20);
+
+/// A broken stream of the earlier era is taken up again after this long, unless the server says when.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
+
+/// No call waits longer for a stream to be taken up.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Time to answer a server's question to it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a request brought.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// HTTP status.
+    pub(super) status: u16,
+    /// The session the server assigned.
+    pub(super) session_id: Option<String>,
+    /// The response, or whatever stood in its place; a JSON-RPC message when all is well.
+    pub(super) text: String,
+}
+
+/// Why a request brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unheard {
+    /// The exchange failed.
+    Failed(TransportError),
+    /// The client took its call back.
+    Cancelled,
+}
+
+impl Unheard {
+    /// A fault that came when the request was sent already.
+    const fn after_sending(kind: TransportFault) -> Self {
+        Unheard::Failed(TransportError { kind, bytes_sent: true })
+    }
+}
+
+/// When a call has to be over. It is moved on by the time that people take to answer: theirs is not the server's.
+#[derive(Debug)]
+pub(super) struct Deadline(Mutex<Instant>);
+
+impl Deadline {
+    pub(super) const fn at(at: Instant) -> Self {
+        Self(Mutex::new(at))
+    }
+
+    pub(super) fn instant(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn move_on(&self, by: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+    }
+
+    /// Returns when it has passed, wherever it was moved meanwhile.
+    async fn passed(&self) {
+        while Instant::now() < self.instant() {
+            sleep_until(self.instant()).await;
+        }
+    }
+}
+
+/// A request under way: how long it may take, and who listens to what comes before the response.
+pub(super) struct Listening<'a> {
+    pub(super) dialogue: &'a Dialogue,
+    /// The request's id.
+    pub(super) id: u64,
+    pub(super) deadline: &'a Deadline,
+    pub(super) part: Option<&'a McpPart>,
+    /// An announcement that the tools have changed counts: in answer to a listing it is about what is being listed.
+    pub(super) hears_changes: bool,
+}
+
+impl<'a> Listening<'a> {
+    fn channel(&self) -> Option<&'a dyn McpChannel> {
+        self.part.map(|part| &*part.caller.channel)
+    }
+}
+
+impl Server<'_> {
+    /// Sends a request and listens to its answer until the response is there.
+    pub(super) async fn ask(&self, request: &OutboundRequest, listening: &Listening<'_>) -> Result<Heard, Unheard> {
+        let transport = &self.engine.0.ports.transport;
+        let opening = transport.open(request, self.egress, listening.deadline.instant());
+        let answer = match listening.channel() {
+            None => opening.await,
+            Some(channel) => tokio::select! {
+                biased;
+                opened = opening => opened,
+                () = channel.cancelled() => return Err(self.call_off(listening)),
+            },
+        };
+        let answer = answer.map_err(Unheard::Failed)?;
+        let (status, session_id) = (answer.status, answer.session_id.clone());
+        let text = if is_event_stream(&answer) {
+            Box::pin(self.listen(answer.body, listening)).await?
+        } else {
+            let text = self.read_whole(answer.body, listening).await?;
+            // What answers somebody else is nothing to this call.
+            let is_anothers = |message: Message<'_>| {
+                matches!(message, Message::Response { .. }) && !message.is_answer_to(listening.id)
+            };
+            if rpc::parse(&text).is_some_and(is_anothers) { String::new() } else { text }
+        };
+        Ok(Heard { status, session_id, text })
+    }
+
+    async fn read_whole(&self, mut body: Box<dyn AnswerBody>, listening: &Listening<'_>) -> Result<String, Unheard> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.next_chunk(&mut *body, listening).await? {
+            if bytes.len() + chunk.len() > self.max_answer_bytes {
+                return Err(Unheard::after_sending(TransportFault::TooLarge));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        String::from_utf8(bytes).map_err(|_| Unheard::after_sending(TransportFault::Malformed))
+    }
+
+    /// The next bytes of an answer, in time and as long as they are wanted.
+    async fn next_chunk(
+        &self,
+        body: &mut dyn AnswerBody,
+        listening: &Listening<'_>,
+    ) -> Result<Option<bytes::Bytes>, Unheard> {
+        let cancelled = async {
+            match listening.channel() {
+                Some(channel) => channel.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            chunk = body.chunk() => chunk.map_err(Unheard::after_sending),
+            () = cancelled => Err(self.call_off(listening)),
+            () = listening.deadline.passed() => {
+                self.call_off(listening);
+                Err(Unheard::after_sending(TransportFault::Timeout))
+            }
+        }
+    }
+
+    /// Reads a stream of messages until the response is among them; one of the earlier era that breaks off is taken up
+    /// again where the server lets it.
+    async fn listen(&self, mut body: Box<dyn AnswerBody>, listening: &Listening<'_>) -> Result<String, Unheard> {
+        let mut read = 0;
+        let mut resume = Resume::default();
+        loop {
+            let mut events = SseReader::new(self.max_answer_bytes);
+            loop {
+                let chunk = match self.next_chunk(&mut *body, listening).await {
+                    Ok(Some(chunk)) => chunk,
+                    Ok(None) | Err(Unheard::Failed(TransportError { kind: TransportFault::Reset, .. })) => break,
+                    Err(fault) => return Err(fault),
+                };
+                read += chunk.len();
+                if read > self.max_answer_bytes {
+                    return Err(Unheard::after_sending(TransportFault::TooLarge));
+                }
+                let fault = events.push(&chunk).err();
+                for event in events.by_ref() {
+                    resume.note(event.id, event.retry_ms);
+                    if self.take(&event.data, listening).await {
+                        // Read to its end, its connection can be used again.
+                        let _ = timeout(END_OF_STREAM, body.chunk()).await;
+                        return Ok(event.data);
+                    }
+                }
+                match fault {
+                    None => {}
+                    Some(SseFault::TooLarge { .. }) => return Err(Unheard::after_sending(TransportFault::TooLarge)),
+                    Some(SseFault::NotUtf8) => return Err(Unheard::after_sending(TransportFault::Malformed)),
+                }
+            }
+            drop(body);
+            body = self.resume(&resume, listening).await?;
+        }
+    }
+
+    /// Takes up a stream that broke off after the last event it told.
+    async fn resume(&self, resume: &Resume, listening: &Listening<'_>) -> Result<Box<dyn AnswerBody>, Unheard> {
+        let broken = || Unheard::after_sending(TransportFault::Reset);
+        let Dialogue::Legacy { .. } = listening.dialogue else { return Err(broken()) };
+        let last_event_id = resume.last_event_id.as_deref().ok_or_else(broken)?;
+        let at = Instant::now() + resume.after.unwrap_or(RESUME_AFTER);
+        if at >= listening.deadline.instant() {
+            return Err(Unheard::after_sending(TransportFault::Timeout));
+        }
+        sleep_until(at).await;
+        let request = mcp::encode_resume(&self.endpoint.settings, listening.dialogue, Some(last_event_id));
+        let opened = self.engine.0.ports.transport.open(&request, self.egress, listening.deadline.instant()).await;
+        let answer = opened.map_err(|error| Unheard::after_sending(error.kind))?;
+        if answer.status == 200 && is_event_stream(&answer) { Ok(answer.body) } else { Err(broken()) }
+    }
+
+    /// Takes one message of a stream; true when it is the response.
+    pub(super) async fn take(&self, text: &str, listening: &Listening<'_>) -> bool {
+        match rpc::parse(text) {
+            Some(response @ Message::Response { .. }) => response.is_answer_to(listening.id),
+            Some(Message::Notification { method, params }) => {
+                match (&*method, params) {
+                    ("notifications/progress", Some(params)) => tell_progress(listening, params),
+                    ("notifications/tools/list_changed", _) if listening.hears_changes => {
+                        self.engine.tools_changed(self.endpoint);
+                    }
+                    _ => {}
+                }
+                false
+            }
+            Some(Message::Request { id, method, params }) => {
+                self.answer(id, &method, params, listening).await;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Answers what a server of the earlier era asks during a call: the agent's client does where it can be asked.
+    async fn answer(&self, id: &RawValue, method: &str, params: Option<&RawValue>, listening: &Listening<'_>) {
+        let nothing = JsonText::parse("{}").expect("an object without members is JSON");
+        let refused = || {
+            let error = serde_json::json!({ "code": words::METHOD_NOT_FOUND, "message": "the client cannot be asked" });
+            Err(JsonText::of(&error))
+        };
+        let part = listening.part.filter(|part| part.caller.questions == Questions::Ask);
+        let answer = match (method, part) {
+            ("ping", _) => Ok(nothing),
+            ("elicitation/create" | "sampling/createMessage" | "roots/list", Some(part)) => {
+                let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
+                let asked = Instant::now();
+                let answer = part.caller.channel.ask(method, &params).await;
+                listening.deadline.move_on(asked.elapsed());
+                answer.unwrap_or_else(refused)
+            }
+            _ => refused(),
+        };
+        let answer = answer.as_ref().map(JsonText::raw).map_err(JsonText::raw);
+        let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id, answer);
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let sent = self.engine.0.ports.transport.send(&reply, self.egress, self.max_answer_bytes, deadline).await;
+        if let Err(error) = sent {
+            // The server goes on waiting, and the call's own deadline ends it.
+            tracing::debug!(endpoint = %self.endpoint.settings.name, %error, "a server could not be answered");
+        }
+    }
+
+    /// Tells the server that nobody waits any more. In the present era the end of the stream says it.
+    fn call_off(&self, listening: &Listening<'_>) -> Unheard {
+        if let Dialogue::Legacy { .. } = listening.dialogue {
+            let request = mcp::encode_cancelled(&self.endpoint.settings, listening.dialogue, listening.id);
+            let (engine, egress) = (self.engine.clone(), self.egress.clone());
+            let limit = self.max_answer_bytes;
+            tokio::spawn(async move {
+                let deadline = Instant::now() + REPLY_TIMEOUT;
+                // It is a courtesy: whether it arrives changes nothing.
+                let _ = engine.0.ports.transport.send(&request, &egress, limit, deadline).await;
+            });
+        }
+        Unheard::Cancelled
+    }
+}
+
+/// Where a broken stream can be taken up.
+#[derive(Default)]
+struct Resume {
+    last_event_id: Option<String>,
+    after: Option<Duration>,
+}
+
+impl Resume {
+    fn note(&mut self, id: Option<String>, retry_ms: Option<u64>) {
+        self.last_event_id = id;
+        self.after = retry_ms.map(Duration::from_millis).or(self.after).map(|after| after.min(LONGEST_PAUSE));
+    }
+}
+
+pub(super) fn is_event_stream(answer: &OpenAnswer) -> bool {
+    let media_type = answer.content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Hands progress of this very request on to the client that asked for it.
+fn tell_progress(listening: &Listening<'_>, params: &RawValue) {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: &'a RawValue,
+    }
+    let Some(part) = listening.part.filter(|part| part.caller.wants_progress) else { return };
+    let token = serde_json::from_str::<Members<'_>>(params.get());
+    if token.is_ok_and(|said| said.token.get() == listening.id.to_string()) {
+        part.caller.channel.progress(&JsonText::from(params.to_owned()));
+    }
+}
