@@ -36,7 +36,7 @@ pub(super) async fn check(session: &mut Session<'_>, options: &CheckOptions) {
     refusals::check(session, &dialogue).await;
     match &dialogue {
         Dialogue::Modern => modern::refusals(session).await,
-        Dialogue::Legacy { version, session_id } => {
+        Dialogue::Legacy { version, session_id, .. } => {
             legacy::refusals(session, &dialogue, version, session_id.as_deref()).await;
         }
     }

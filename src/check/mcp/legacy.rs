@@ -5,7 +5,7 @@ use super::super::session::Session;
 use super::ERA;
 use super::exchange::{Reply, ask, judge, with_body};
 use crate::dialects::mcp::words::METHOD_NOT_FOUND;
-use crate::dialects::mcp::{self, Dialogue};
+use crate::dialects::mcp::{self, Dialogue, Opened};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -40,7 +40,7 @@ pub(super) async fn open(session: &mut Session<'_>, before: &Reply) -> Option<Di
         return None;
     };
     let said = reply.result_value();
-    let Some(version) = mcp::negotiated_version(result) else {
+    let Some(Opened { version, announces_changes }) = mcp::decode_opened(result) else {
         session.report.fail(ERA, "an answer to initialize with an unknown revision");
         session.report.fail(VERSION, format!("protocolVersion: {}", said["protocolVersion"]));
         return None;
@@ -52,7 +52,7 @@ pub(super) async fn open(session: &mut Session<'_>, before: &Reply) -> Option<Di
     session.report.judge(FORM, has_form, reply.account());
     session.report.judge(TOOLS, said["capabilities"]["tools"].is_object(), format!("{}", said["capabilities"]));
     let session_id = session_id(session, &reply);
-    let dialogue = Dialogue::Legacy { version, session_id };
+    let dialogue = Dialogue::Legacy { version, session_id, announces_changes };
     initialized(session, &dialogue).await;
     Some(dialogue)
 }
@@ -82,7 +82,11 @@ async fn initialized(session: &mut Session<'_>, dialogue: &Dialogue) {
 /// Sends what a careful server refuses.
 pub(super) async fn refusals(session: &mut Session<'_>, dialogue: &Dialogue, version: &str, session_id: Option<&str>) {
     let list = |version: &str, session_id: Option<&str>| {
-        let other = Dialogue::Legacy { version: version.to_owned(), session_id: session_id.map(str::to_owned) };
+        let other = Dialogue::Legacy {
+            version: version.to_owned(),
+            session_id: session_id.map(str::to_owned),
+            announces_changes: false,
+        };
         mcp::encode_list(&session.settings, &other, 10, None)
     };
     let no_such_session = list(version, Some("toolgate-check-no-such-session"));
