@@ -3,7 +3,7 @@
 use super::super::report::Rule;
 use super::super::session::Session;
 use super::call::no_such_call;
-use super::exchange::{judge, with_body, with_header};
+use super::exchange::{ask, judge, with_body};
 use crate::dialects::OutboundRequest;
 use crate::dialects::mcp::{self, Dialogue};
 use crate::domain::endpoint::{EndpointAuth, EndpointSettings};
@@ -60,19 +60,21 @@ fn wrong(session: &Session<'_>) -> Option<EndpointSettings> {
 }
 
 async fn batch(session: &mut Session<'_>, dialogue: &Dialogue) {
-    if dialogue.version() < "2025-06-18" {
-        session.report.skip(BATCH, "the revision knows batches");
-        return;
-    }
     let batch = batch_of(mcp::encode_list(&session.settings, dialogue, 9, None));
-    judge(session, BATCH, &batch, 9, |reply| {
-        matches!(reply.answer.status, 400..=499) || (reply.error().is_some() && reply.result().is_none())
-    })
-    .await;
+    let reply = match ask(session, &batch, 9).await {
+        Ok(reply) => reply,
+        Err(sentence) => return session.report.fail(BATCH, sentence),
+    };
+    let is_refused = matches!(reply.answer.status, 400..=499) || (reply.error().is_some() && reply.result().is_none());
+    match dialogue {
+        // 2025-03-26 knew batches, and servers of later revisions may still take what they need not.
+        Dialogue::Legacy { .. } if !is_refused => session.report.skip(BATCH, "a server of the earlier era may take it"),
+        Dialogue::Modern | Dialogue::Legacy { .. } => {
+            session.report.judge(BATCH, is_refused, reply.account());
+        }
+    }
 }
 
 fn batch_of(request: OutboundRequest) -> OutboundRequest {
-    let request = with_header(request, "mcp-method", None);
-    let request = with_header(request, "mcp-method", Some("tools/list"));
     with_body(request, |body: &mut Value| *body = json!([body.clone()]))
 }
