@@ -10,6 +10,7 @@ use crate::domain::tool::ToolSpec;
 use bytes::Bytes;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -148,24 +149,17 @@ pub struct Opened {
 /// are the same, and some servers name it over this transport.
 pub fn decode_opened(result: &RawValue) -> Option<Opened> {
     #[derive(Deserialize)]
-    struct Members {
+    struct Members<'a> {
         #[serde(rename = "protocolVersion")]
         version: String,
-        #[serde(default)]
-        capabilities: Capabilities,
-    }
-    #[derive(Default, Deserialize)]
-    struct Capabilities {
-        tools: Option<Tools>,
-    }
-    #[derive(Deserialize)]
-    struct Tools {
-        #[serde(default, rename = "listChanged")]
-        list_changed: bool,
+        #[serde(borrow)]
+        capabilities: Option<&'a RawValue>,
     }
     let Members { version, capabilities } = object(result.get().as_bytes())?;
     let is_spoken = LEGACY_VERSIONS.contains(&version.as_str()) || version == "2024-11-05";
-    let announces_changes = capabilities.tools.is_some_and(|tools| tools.list_changed);
+    // Capabilities of another form than expected are none, and no reason to refuse the server.
+    let said: Option<Value> = capabilities.and_then(|text| serde_json::from_str(text.get()).ok());
+    let announces_changes = said.is_some_and(|said| said["tools"]["listChanged"] == true);
     is_spoken.then_some(Opened { version, announces_changes })
 }
 
@@ -201,6 +195,18 @@ pub fn encode_list(settings: &EndpointSettings, dialogue: &Dialogue, id: u64, cu
     let no_capabilities = nothing();
     let params = Params { cursor, meta: meta(dialogue, &no_capabilities, None) };
     request(settings, dialogue, Request { jsonrpc: "2.0", id, method: "tools/list", params }, Vec::new())
+}
+
+/// Asks a modern server for its versions and capabilities.
+pub fn encode_discover(settings: &EndpointSettings, id: u64) -> OutboundRequest {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta<'a>>,
+    }
+    let no_capabilities = nothing();
+    let params = Params { meta: meta(&Dialogue::Modern, &no_capabilities, None) };
+    request(settings, &Dialogue::Modern, Request { jsonrpc: "2.0", id, method: "server/discover", params }, Vec::new())
 }
 
 /// Runs a tool.
@@ -302,6 +308,18 @@ pub fn encode_resume(settings: &EndpointSettings, dialogue: &Dialogue, last_even
         body: Bytes::new(),
         median_signature: false,
     }
+}
+
+/// Gives a session back, where there is one: a server keeps it for as long as it is not told that nobody wants it.
+pub fn encode_end_session(settings: &EndpointSettings, dialogue: &Dialogue) -> Option<OutboundRequest> {
+    dialogue.session_id()?;
+    Some(OutboundRequest {
+        method: Method::Delete,
+        url: settings.base_url.clone(),
+        headers: headers_of(settings, dialogue),
+        body: Bytes::new(),
+        median_signature: false,
+    })
 }
 
 fn request<P: Serialize>(
