@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A complete JSON value kept as its text. Cheap to clone; never re-serialised; a tenth of what its tree would take.
 #[derive(Clone)]
@@ -20,6 +20,12 @@ impl JsonText {
             Ok(raw) => Self::from(raw),
             Err(_) => unreachable!("a Value prints as JSON"),
         }
+    }
+
+    /// `{}`.
+    pub fn empty_object() -> Self {
+        static EMPTY: LazyLock<JsonText> = LazyLock::new(|| JsonText::of(&serde_json::json!({})));
+        EMPTY.clone()
     }
 
     /// The text.

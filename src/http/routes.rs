@@ -190,12 +190,11 @@ macro_rules! routes {
 /// Everything on the main listener.
 #[rustfmt::skip]
 pub(super) static ROUTES: &[Route] = routes! {
+    Post   "/mcp"                                  Agent(mcp::post)                         Message  None;
     Get    "/mcp/manifest.json"                    Agent(agent::manifest::get)              None     None;
     Post   "/mcp/run"                              Agent(agent::run::post)                  Run      None;
     Get    "/mcp/runs/{correlation_id}"            Agent(agent::runs::get)                  None     None;
     Delete "/mcp/runs/{correlation_id}"            Agent(agent::runs::delete)               None     None;
-
-    Post   "/mcp"                                  Agent(mcp::post)                         Message  None;
 
     Post   "/callbacks/{endpoint_id}"              Callback(callbacks::take)                Callback None;
 

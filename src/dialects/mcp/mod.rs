@@ -27,9 +27,9 @@ pub use wire::{
 use super::{AnswerContext, Call, CallAnswer, InboundAnswer, OutboundRequest};
 use crate::domain::endpoint::EndpointSettings;
 use crate::domain::error_code::ErrorCode;
+use crate::domain::json::JsonText;
 use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
 use crate::domain::run::{RunOutcome, RunStatus};
-use serde_json::value::RawValue;
 
 /// Checks the tools of a server that answers them on one page, as JSON.
 pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
@@ -49,11 +49,11 @@ pub fn encode_manifest_request(settings: &EndpointSettings) -> OutboundRequest {
 
 /// A call that nobody can be asked about, in the modern era.
 pub fn encode_lone_call(settings: &EndpointSettings, call: &Call<'_>) -> OutboundRequest {
-    let capabilities = RawValue::from_string("{}".to_owned()).expect("an object without members is JSON");
+    let capabilities = JsonText::empty_object();
     let call = ToolCall {
         tool: call.tool,
         arguments: Some(call.arguments),
-        capabilities: &capabilities,
+        capabilities: capabilities.raw(),
         progress_token: None,
         input_responses: None,
         request_state: None,

@@ -118,10 +118,6 @@ fn meta<'a>(dialogue: &Dialogue, capabilities: &'a RawValue, progress_token: Opt
     (capabilities.is_some() || progress_token.is_some()).then_some(Meta { capabilities, progress_token })
 }
 
-fn nothing() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).expect("an object without members is JSON")
-}
-
 /// Opens a legacy dialogue, declaring what the agent's client can do: a JSON object.
 pub fn encode_initialize(settings: &EndpointSettings, id: u64, capabilities: &RawValue) -> OutboundRequest {
     #[derive(Serialize)]
@@ -192,8 +188,8 @@ pub fn encode_list(settings: &EndpointSettings, dialogue: &Dialogue, id: u64, cu
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<Meta<'a>>,
     }
-    let no_capabilities = nothing();
-    let params = Params { cursor, meta: meta(dialogue, &no_capabilities, None) };
+    let no_capabilities = JsonText::empty_object();
+    let params = Params { cursor, meta: meta(dialogue, no_capabilities.raw(), None) };
     request(settings, dialogue, Request { jsonrpc: "2.0", id, method: "tools/list", params }, Vec::new())
 }
 
@@ -204,8 +200,8 @@ pub fn encode_discover(settings: &EndpointSettings, id: u64) -> OutboundRequest 
         #[serde(rename = "_meta")]
         meta: Option<Meta<'a>>,
     }
-    let no_capabilities = nothing();
-    let params = Params { meta: meta(&Dialogue::Modern, &no_capabilities, None) };
+    let no_capabilities = JsonText::empty_object();
+    let params = Params { meta: meta(&Dialogue::Modern, no_capabilities.raw(), None) };
     request(settings, &Dialogue::Modern, Request { jsonrpc: "2.0", id, method: "server/discover", params }, Vec::new())
 }
 
@@ -289,9 +285,11 @@ pub fn encode_listen(settings: &EndpointSettings, dialogue: &Dialogue, id: u64) 
     if *dialogue != Dialogue::Modern {
         return encode_resume(settings, dialogue, None);
     }
-    let no_capabilities = nothing();
-    let params =
-        Params { notifications: Wanted { tools_list_changed: true }, meta: meta(dialogue, &no_capabilities, None) };
+    let no_capabilities = JsonText::empty_object();
+    let params = Params {
+        notifications: Wanted { tools_list_changed: true },
+        meta: meta(dialogue, no_capabilities.raw(), None),
+    };
     request(settings, dialogue, Request { jsonrpc: "2.0", id, method: "subscriptions/listen", params }, Vec::new())
 }
 

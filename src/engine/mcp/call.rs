@@ -125,7 +125,7 @@ impl Calling<'_> {
     fn capabilities(&self) -> JsonText {
         match self.part {
             Some(part) if part.caller.questions != Questions::None => part.caller.capabilities.clone(),
-            Some(_) | None => JsonText::parse("{}").expect("an object without members is JSON"),
+            Some(_) | None => JsonText::empty_object(),
         }
     }
 

@@ -235,7 +235,7 @@ impl Server<'_> {
 
     /// Answers what a server of the earlier era asks during a call: the agent's client does where it can be asked.
     async fn answer(&self, id: &RawValue, method: &str, params: Option<&RawValue>, listening: &Listening<'_>) {
-        let nothing = JsonText::parse("{}").expect("an object without members is JSON");
+        let nothing = JsonText::empty_object();
         let refused = || {
             let error = serde_json::json!({ "code": words::METHOD_NOT_FOUND, "message": "the client cannot be asked" });
             Err(JsonText::of(&error))

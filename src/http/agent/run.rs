@@ -50,7 +50,7 @@ pub(in crate::http) async fn post(call: Call<AgentAccess>) -> Answer {
 fn run_request(call: &Call<AgentAccess>) -> Result<RunRequest, Problem> {
     let body: RunBody<'_> = json::parse(&call.body)?;
     let arguments = match body.args {
-        None => JsonText::of(&serde_json::Value::Object(serde_json::Map::new())),
+        None => JsonText::empty_object(),
         Some(args) if args.get().starts_with('{') => JsonText::from(RawValue::to_owned(args)),
         Some(_) => return Err(Problem::invalid_request("args is a JSON object")),
     };

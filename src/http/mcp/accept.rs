@@ -18,15 +18,16 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     for value in headers.get_all(ACCEPT) {
         for range in value.to_str().unwrap_or_default().split(',') {
             let mut parts = range.split(';').map(str::trim);
-            let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let media_type = parts.next().unwrap_or_default();
+            let is = |known: [&str; 3]| known.iter().any(|known| media_type.eq_ignore_ascii_case(known));
             // What has no weight is not wanted.
             let is_refused = parts.any(|parameter| {
                 let weight = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="));
                 weight.and_then(|weight| weight.parse::<f32>().ok()).is_some_and(|weight| weight <= 0.0)
             });
             if !is_refused {
-                accepts.json |= matches!(media_type.as_str(), "application/json" | "application/*" | "*/*");
-                accepts.stream |= matches!(media_type.as_str(), "text/event-stream" | "text/*" | "*/*");
+                accepts.json |= is(["application/json", "application/*", "*/*"]);
+                accepts.stream |= is(["text/event-stream", "text/*", "*/*"]);
             }
         }
     }

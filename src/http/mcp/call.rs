@@ -65,8 +65,12 @@ enum Wanted {
 pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, client: &Client) -> HttpResponse {
     let channel = CallChannel::new(request.params.progress_token(), questioning(call, client));
     let until = Instant::now() + LONGEST_WAIT;
+    let mut only_reads = false;
     let going = match wanted(call, request, client, &channel, until) {
-        Ok(Wanted::Run(made)) => made.0.make(made.1).boxed(),
+        Ok(Wanted::Run(made)) => {
+            only_reads = made.0.tool.is_plain_read();
+            made.0.make(made.1).boxed()
+        }
         Ok(Wanted::Look(arguments)) => {
             let (engine, access, channel) = (call.engine().clone(), call.access.clone(), Arc::clone(&channel));
             let era = client.era;
@@ -76,6 +80,8 @@ pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, clie
         Err(fault) => return client.fit(Reply::Fault(fault)).respond(request.id),
     };
     let going: Going = match client.era {
+        // What only reads is cut off at its server too. Of anything else the outcome has to be known once it was sent.
+        ShownTo::Modern if !only_reads => async move { Some(going.await) }.boxed(),
         ShownTo::Modern => {
             let lost = CancelledOnDrop::new(&channel);
             let going = async move {

@@ -116,8 +116,10 @@ impl Client {
             Questions::HandOn | Questions::Ask => self.capabilities.told_on.as_deref(),
             Questions::None => None,
         };
-        let nothing = || JsonText::of(&serde_json::Value::Object(serde_json::Map::new()));
-        said.and_then(|said| JsonText::parse(said).ok()).unwrap_or_else(nothing)
+        match said {
+            None | Some("{}") => JsonText::empty_object(),
+            Some(said) => JsonText::parse(said).unwrap_or_else(|_| JsonText::empty_object()),
+        }
     }
 
     /// An answer as this client's era has it.

@@ -9,7 +9,7 @@ use super::reply::Fault;
 use super::request::{Capabilities, Params, Request, string, text};
 use crate::dialects::mcp::{decoded_header, words};
 use crate::domain::tool::HeaderParam;
-use actix_web::http::header::{HeaderMap, HeaderName};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -122,11 +122,14 @@ fn same(headers: &HeaderMap, header: &HeaderName, body: &str) -> Result<(), Faul
 
 /// The one value of a header. Two that differ are none: the reader before us may have taken the other.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Fault> {
-    one_named(headers, name.as_str())
+    one_of(headers.get_all(name), name.as_str())
 }
 
 fn one_named<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fault> {
-    let mut values = headers.get_all(name);
+    one_of(headers.get_all(name), name)
+}
+
+fn one_of<'a>(mut values: impl Iterator<Item = &'a HeaderValue>, name: &str) -> Result<Option<&'a str>, Fault> {
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| values.all(|other| other == value));
     text.map(|text| Some(text.trim_matches([' ', '\t']))).ok_or_else(|| {

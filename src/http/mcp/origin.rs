@@ -8,6 +8,9 @@ use url::{Host, Url};
 /// Whether the request may be served: it has no origin, that of the public URL, or one of this very machine where the
 /// gateway is reached on it.
 pub(super) fn is_ours(headers: &HeaderMap, public_url: &str, listener: SocketAddr) -> bool {
+    if !headers.contains_key(ORIGIN) {
+        return true;
+    }
     let public = Url::parse(public_url).ok();
     headers.get_all(ORIGIN).all(|origin| {
         let Some(origin) = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok()) else { return false };

@@ -1,7 +1,7 @@
 //! Runs that are not over when they could be answered, and clients that go away meanwhile.
 //!
 //! A client of the earlier era that goes away leaves its call to its end. One of the present era takes back what was not
-//! sent yet; what was sent is never cut off, whoever waits for it.
+//! sent yet; what was sent is cut off only where it just reads.
 
 use super::channel::CallChannel;
 use super::stream::Going;
@@ -198,7 +198,7 @@ impl Drop for Detached {
     }
 }
 
-/// A call of the present era: when nobody reads its answer any more it is cancelled, as far as it can be.
+/// A call of the present era that only reads: when nobody reads its answer any more, its server is told.
 pub(super) struct CancelledOnDrop(Option<Arc<CallChannel>>);
 
 impl CancelledOnDrop {
