@@ -21,6 +21,7 @@ mod json_bodies;
 mod keys;
 mod load;
 mod manifest;
+mod mcp_upstream_registration;
 mod median;
 mod metrics;
 mod mutation_faults;

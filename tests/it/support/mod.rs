@@ -8,6 +8,7 @@ pub(crate) mod gate;
 pub(crate) mod hook;
 pub(crate) mod keep_alive;
 pub(crate) mod manifests;
+pub(crate) mod mcp_server;
 pub(crate) mod node;
 pub(crate) mod openapi;
 pub(crate) mod prometheus;
