@@ -42,7 +42,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Show a gateway with three providers at work, on loopback, with data that is thrown away.
+    /// Show a gateway with four providers at work, on loopback, with data that is thrown away.
     Demo {
         /// End after the tour: 0 when every step did what it should, else 1.
         #[arg(long)]

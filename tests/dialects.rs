@@ -12,6 +12,8 @@ mod any_bytes;
 mod calls;
 #[path = "dialects/manifests.rs"]
 mod manifests;
+#[path = "dialects/mcp.rs"]
+mod mcp;
 
 use serde::Deserialize;
 use serde_json::json;
@@ -54,6 +56,11 @@ fn fixtures<T: for<'de> Deserialize<'de>>(dialect: Dialect, kind: &str) -> Vec<(
             (path.display().to_string(), fixture)
         })
         .collect()
+}
+
+/// What is expected where toolgate names itself.
+fn with_our_version(text: &str) -> String {
+    text.replace("$VERSION", env!("CARGO_PKG_VERSION"))
 }
 
 fn settings(dialect: Dialect) -> EndpointSettings {

@@ -1,10 +1,12 @@
 //! `toolgate demo`: a gateway and one provider of each dialect in one process, and a guided tour of real calls.
 //!
-//! The providers ([`topology_provider`], [`agent_provider`], [`median_provider`]) speak real HTTP on loopback and check what they are sent;
+//! The providers ([`topology_provider`], [`agent_provider`], [`median_provider`], [`mcp_provider`]) speak real HTTP on loopback and check what they are sent;
 //! tests start them too. Nothing here is used by `toolgate serve`.
 
 pub mod agent_provider;
 pub mod local_server;
+pub mod mcp_provider;
+mod mcp_steps;
 pub mod median_provider;
 mod mutation_steps;
 mod page;
@@ -18,6 +20,7 @@ use crate::adapters::transport::{SimpleClient, TransportSetupError};
 use crate::app::{Gateway, StartFault};
 use crate::config::{Config, ConfigFaults};
 use agent_provider::{AgentProvider, AgentProviderOptions};
+use mcp_provider::{McpOptions, McpProvider};
 use median_provider::{MedianOptions, MedianProvider};
 use page::Page;
 use std::fs::DirBuilder;
@@ -81,6 +84,7 @@ async fn show(once: bool) -> Result<bool, DemoFault> {
         topology: TopologyProvider::start(TopologyOptions::default()).map_err(DemoFault::Provider)?,
         orders: AgentProvider::start(AgentProviderOptions::default()).map_err(DemoFault::Provider)?,
         median: MedianProvider::start(MedianOptions::default()).map_err(DemoFault::Provider)?,
+        mcp: McpProvider::start(McpOptions::default()).map_err(DemoFault::Provider)?,
         client: SimpleClient::new(None, Duration::from_secs(75)).map_err(DemoFault::Client)?,
     };
     let mut page = Page::stdout();
@@ -93,6 +97,7 @@ async fn show(once: bool) -> Result<bool, DemoFault> {
     stage.topology.stop().await;
     stage.orders.stop().await;
     stage.median.stop().await;
+    stage.mcp.stop().await;
     gateway.stop().await;
     Ok(passed)
 }
@@ -113,7 +118,7 @@ fn settings(folder: &TemporaryFolder) -> Result<Config, ConfigFaults> {
 fn introduce(page: &mut Page, stage: &Stage, metrics_url: &str, once: bool) {
     page.line("toolgate demo");
     page.prose(
-        "One gateway and three providers run in this process and talk real HTTP on loopback. The tour below is a small \
+        "One gateway and four providers run in this process and talk real HTTP on loopback. The tour below is a small \
          web shop that lets an AI agent use its tools. Each step shows a curl command, what came back, and whether \
          that is what should have come back.",
     );
@@ -129,6 +134,7 @@ fn introduce(page: &mut Page, stage: &Stage, metrics_url: &str, once: bool) {
     page.line(&format!("   topology provider  {}   (automations; answers queries later)", stage.topology.url()));
     page.line(&format!("   agent-provider     {}   (order desk; evidence and receipts)", stage.orders.url()));
     page.line(&format!("   median provider    {}   (customer service; answers at once)", stage.median.url()));
+    page.line(&format!("   MCP server         {}   (catalogue; speaks MCP)", stage.mcp.url()));
 }
 
 fn go_on(page: &mut Page, stage: &Stage, metrics_url: &str, keys: &TourKeys) {

@@ -145,3 +145,41 @@ pub fn median_tools() -> Vec<ProviderTool> {
         ProviderTool::new(close, |arguments| Ok(json!({ "closed": arguments["customer"] }))),
     ]
 }
+
+/// The catalogue, for the MCP provider: one tool that reads, one that changes something.
+pub fn mcp_tools() -> Vec<ProviderTool> {
+    let search = json!({
+        "name": "search_products",
+        "title": "Search products",
+        "description": "Finds products by words of their names.",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "words": { "type": "string" } },
+            "required": ["words"],
+            "additionalProperties": false
+        },
+        "annotations": { "readOnlyHint": true }
+    });
+    let reserve = json!({
+        "name": "reserve_product",
+        "title": "Reserve a product",
+        "description": "Keeps some of a product aside for a day.",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "sku": { "type": "string" }, "quantity": { "type": "integer", "minimum": 1 } },
+            "required": ["sku", "quantity"],
+            "additionalProperties": false
+        },
+        "annotations": { "readOnlyHint": false, "destructiveHint": false }
+    });
+    vec![
+        ProviderTool::new(search, |arguments| {
+            let words = arguments["words"].as_str().unwrap_or_default().to_lowercase();
+            let products = [("SKU-7", "Blue teapot", "39.00"), ("SKU-8", "Tea strainer", "9.50")];
+            let found = products.iter().filter(|(_, name, _)| name.to_lowercase().contains(&words));
+            let shown = found.map(|(sku, name, price)| json!({ "sku": sku, "name": name, "price": price }));
+            Ok(json!({ "products": shown.collect::<Vec<_>>() }))
+        }),
+        ProviderTool::new(reserve, |arguments| Ok(json!({ "reserved": arguments["quantity"] }))),
+    ]
+}

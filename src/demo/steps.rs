@@ -20,12 +20,14 @@ impl Tour<'_> {
         self.register_topology().await?;
         self.register_median().await?;
         self.register_agent_provider().await?;
+        self.register_mcp_server().await?;
         self.sync().await?;
         self.make_agent_key().await?;
         self.list_tools().await?;
         self.run_command().await?;
         self.run_query().await?;
         self.run_median_tool().await?;
+        self.call_as_mcp_client().await?;
         self.coerce_argument().await?;
         self.refuse_argument().await?;
         self.read_evidence().await?;
@@ -133,6 +135,8 @@ impl Tour<'_> {
             answer.body.as_array().into_iter().flatten().filter_map(|tool| tool["id"].as_str()).collect();
         ids.sort_unstable();
         let expected = [
+            "mcp:reserve_product",
+            "mcp:search_products",
             "median:addNote",
             "median:closeAccount",
             "median:orderStatus",
@@ -144,7 +148,7 @@ impl Tour<'_> {
             "topology:sales-report",
             "topology:send-newsletter",
         ];
-        self.expect(ids == expected, "it holds the 10 tools of all three endpoints");
+        self.expect(ids == expected, "it holds the 12 tools of all four endpoints");
         let etag = answer.header("etag").unwrap_or_default().to_owned();
         let again = self.call(Get, "/mcp/manifest.json", &key, None).header("If-None-Match", etag);
         let unchanged = self.make(&again).await?;

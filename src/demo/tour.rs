@@ -1,6 +1,7 @@
 //! The frame of the guided tour: one step after the other, each call shown as it is made and judged by what came back.
 
 use super::agent_provider::AgentProvider;
+use super::mcp_provider::McpProvider;
 use super::median_provider::MedianProvider;
 use super::page::{Page, curl};
 use super::topology_provider::TopologyProvider;
@@ -18,6 +19,7 @@ pub(super) struct Stage {
     pub(super) topology: TopologyProvider,
     pub(super) orders: AgentProvider,
     pub(super) median: MedianProvider,
+    pub(super) mcp: McpProvider,
     pub(super) client: SimpleClient,
 }
 

@@ -28,6 +28,11 @@ pub fn fold(name: &str) -> String {
     name.chars().map(|c| if matches!(c, '.' | '-') { '_' } else { c.to_ascii_lowercase() }).collect()
 }
 
+/// The name for protocols whose names have no dots.
+pub fn without_dots(name: &str) -> String {
+    name.replace('.', "_")
+}
+
 /// Whether the catalog name is one of toolgate's own.
 pub fn is_reserved(name: &str) -> bool {
     fold(name).starts_with(RESERVED_TOOL_PREFIX)

@@ -21,6 +21,7 @@ use moka::sync::Cache;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Why a key opens nothing.
@@ -64,6 +65,12 @@ impl AgentAccess {
 
     pub(super) fn org(&self) -> &OrgHandle {
         &self.org
+    }
+
+    /// Tells of every newer snapshot of the organization; ends when the organization leaves this node or starts anew.
+    /// While somebody listens it is not let go for being idle.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.org.changes()
     }
 
     /// Charges one request to the agent key's limit.

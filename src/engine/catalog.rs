@@ -9,7 +9,8 @@ use crate::domain::egress::EgressPolicy;
 use crate::domain::endpoint::{Endpoint, EndpointSettings, SharedEndpoint, ToolChanges};
 use crate::domain::group::{self, Group, Subject, Verdict};
 use crate::domain::ids::{EndpointId, GroupId};
-use crate::domain::org::{Limits, Org, OrgState};
+use crate::domain::naming;
+use crate::domain::org::{ConfirmationFallback, Limits, Org, OrgState};
 use crate::domain::risk::Risk;
 use crate::domain::tool::{Dialect, ToolKind, ToolPolicy, ToolSpec};
 use bytes::Bytes;
@@ -107,6 +108,15 @@ impl CatalogTool {
         }
     }
 
+    /// Whether a client may be told that its call is not over yet.
+    pub fn can_stay_open(&self, fallback: ConfirmationFallback) -> bool {
+        let asks_a_teammate = match fallback {
+            ConfirmationFallback::Refuse => false,
+            ConfirmationFallback::Approval => self.requires_confirmation,
+        };
+        self.stays_pending() || asks_a_teammate || self.risk.is_some_and(Risk::needs_approval)
+    }
+
     /// Whether a run stays pending after a good acknowledgement.
     pub fn stays_pending(&self) -> bool {
         match self.endpoint.settings.dialect {
@@ -134,6 +144,27 @@ pub struct VisibleSet {
     by_name: Box<[Arc<CatalogTool>]>,
     by_id: Box<[Arc<CatalogTool>]>,
     rendered: OnceLock<Rendered>,
+    /// Names that protocols without dots show otherwise than they are, each with its place in `by_name`.
+    by_shown_name: OnceLock<Box<[(Box<str>, usize)]>>,
+    shown: [OnceLock<ShownTools>; 2],
+}
+
+/// Whom tools are shown to over MCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownTo {
+    /// Clients of the present era.
+    Modern,
+    /// Clients of the earlier one.
+    Legacy,
+}
+
+/// Tools as MCP clients are shown them.
+#[derive(Debug)]
+pub struct ShownTools {
+    /// The JSON of each, in order of id.
+    pub items: Box<[Box<str>]>,
+    /// SHA-256 of them all.
+    pub hash: [u8; 32],
 }
 
 /// A manifest as it is sent, with its ETag.
@@ -154,6 +185,24 @@ impl VisibleSet {
     /// The tools in order of id.
     pub fn tools(&self) -> &[Arc<CatalogTool>] {
         &self.by_id
+    }
+
+    /// The tool with this bare name, or with this name as a protocol without dots shows it.
+    pub fn resolve_shown(&self, name: &str) -> Option<&Arc<CatalogTool>> {
+        find(&self.by_name, CatalogTool::name, name).or_else(|| {
+            let shown = self.by_shown_name.get_or_init(|| shown_names(&self.by_name));
+            let at = shown.binary_search_by(|(shown, _)| (**shown).cmp(name)).ok()?;
+            self.by_name.get(shown.get(at)?.1)
+        })
+    }
+
+    /// The tools as one kind of MCP client is shown them, rendered by the first who asks.
+    pub fn shown(&self, to: ShownTo, render: impl FnOnce(&[Arc<CatalogTool>]) -> ShownTools) -> &ShownTools {
+        let at = match to {
+            ShownTo::Modern => 0,
+            ShownTo::Legacy => 1,
+        };
+        self.shown[at].get_or_init(|| render(&self.by_id))
     }
 
     /// The manifest, rendered by the first who asks.
@@ -229,7 +278,13 @@ impl Catalog {
             .collect();
         let mut by_id = by_name.clone();
         by_id.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        VisibleSet { by_name, by_id, rendered: OnceLock::new() }
+        VisibleSet {
+            by_name,
+            by_id,
+            rendered: OnceLock::new(),
+            by_shown_name: OnceLock::new(),
+            shown: [OnceLock::new(), OnceLock::new()],
+        }
     }
 
     /// What the groups of a key say of a tool, whatever the tool's state.
@@ -271,6 +326,15 @@ impl Catalog {
     pub fn group_name(&self, id: GroupId) -> Option<&str> {
         self.groups.get(&id).map(|group| group.name.as_str())
     }
+}
+
+/// Two names of an organization never become one: those that differ only by a separator clash.
+fn shown_names(by_name: &[Arc<CatalogTool>]) -> Box<[(Box<str>, usize)]> {
+    let dotted = by_name.iter().enumerate().filter(|(_, tool)| tool.name().contains('.'));
+    let mut shown: Vec<(Box<str>, usize)> =
+        dotted.map(|(at, tool)| (naming::without_dots(tool.name()).into(), at)).collect();
+    shown.sort_unstable();
+    shown.into()
 }
 
 /// The tool with this text as its key, among tools in the order of that key.

@@ -51,7 +51,7 @@ const FOR_CONFIRMATION: &[u8] = b"confirmation";
 const FOR_ROUND: &[u8] = b"round";
 
 /// Marks the text of a round's state; no token holds a dot.
-const ROUND_MARK: &str = "r.";
+pub(super) const ROUND_MARK: &str = "r.";
 
 const NONCE: usize = 16;
 const EXPIRY: usize = 8;

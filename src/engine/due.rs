@@ -191,6 +191,11 @@ impl Engine {
         self.0.in_flight.is_stopping()
     }
 
+    /// Returns once a stop has begun.
+    pub async fn stopped(&self) {
+        self.0.in_flight.stopped().await;
+    }
+
     /// Refuses new work from now on.
     pub fn begin_stop(&self) {
         self.0.in_flight.stop();

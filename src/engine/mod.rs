@@ -45,6 +45,7 @@ use in_flight::InFlight;
 use mcp::changes::Announced;
 use mcp::dialogues::Dialogues;
 use mcp::listener::Listeners;
+use mcp::session::SessionSeal;
 use moka::sync::Cache;
 use ports::{Clock, Metrics, Store, Transport};
 use schemas::Schemas;
@@ -96,6 +97,7 @@ struct Inner {
     reading: Semaphore,
     conversations: Conversations,
     seal: ConfirmationSeal,
+    sessions: SessionSeal,
     in_flight: Arc<InFlight>,
     /// Which organization an endpoint belongs to: never changes, so it is kept while it is asked for.
     endpoint_orgs: Cache<EndpointId, OrgId>,
@@ -120,6 +122,7 @@ impl Engine {
             reading: Semaphore::new(1),
             conversations: Conversations::new(settings.conversations_tracked),
             seal: ConfirmationSeal::new(secrets.confirmation_key),
+            sessions: SessionSeal::derived_from(&secrets.confirmation_key),
             in_flight: Arc::default(),
             endpoint_orgs: Cache::new(100_000),
             started_at: ports.clock.now(),

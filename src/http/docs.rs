@@ -4,7 +4,7 @@ use super::call::{Answer, Call};
 use super::conditional::{body_etag, conditional_json, to_json};
 use super::error::{FieldProblem, Problem, ProblemBody};
 use super::routes::Surface;
-use super::{agent, callbacks, health, operator, tenant};
+use super::{agent, callbacks, health, mcp, operator, tenant};
 use crate::domain::error_code::ErrorCode;
 use crate::engine::catalog::Rendered;
 use actix_web::HttpResponse;
@@ -35,6 +35,7 @@ const PAGES_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'se
         agent::run::post,
         agent::runs::get,
         agent::runs::delete,
+        mcp::post,
         callbacks::take,
         tenant::org::get,
         tenant::org::patch,

@@ -161,7 +161,6 @@ impl Problem {
     }
 
     /// The sentence.
-    #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }

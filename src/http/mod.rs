@@ -15,6 +15,7 @@ mod error;
 mod health;
 mod idempotency;
 mod json;
+mod mcp;
 mod operator;
 mod phases;
 mod prefer;
@@ -29,6 +30,7 @@ use actix_web::web;
 use auth::PeerLimits;
 use health::Readiness;
 use idempotency::WritesUnderWay;
+use mcp::McpState;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +81,7 @@ pub struct HttpState {
     peers: PeerLimits,
     readiness: Readiness,
     writes: WritesUnderWay,
+    mcp: Arc<McpState>,
     render_metrics: RenderMetrics,
 }
 
@@ -87,7 +90,8 @@ impl HttpState {
     pub fn new(engine: Engine, settings: HttpSettings, render_metrics: RenderMetrics) -> Self {
         let peers = PeerLimits::new(&settings);
         let (readiness, writes) = (Readiness::default(), WritesUnderWay::default());
-        Self { engine, settings, peers, readiness, writes, render_metrics }
+        let mcp = Arc::default();
+        Self { engine, settings, peers, readiness, writes, mcp, render_metrics }
     }
 }
 

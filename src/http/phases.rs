@@ -162,8 +162,8 @@ fn check_request(route: &Route, head: &HttpRequest, body: &Bytes) -> Result<(), 
         BodyRule::None if !body.is_empty() => {
             return Err(Problem::invalid_request("this request takes no body"));
         }
-        // A callback is looked at after its signature.
-        BodyRule::None | BodyRule::Callback => {}
+        // A callback is looked at after its signature, a message of MCP by whoever answers in that protocol's words.
+        BodyRule::None | BodyRule::Callback | BodyRule::Message => {}
         BodyRule::Optional if body.is_empty() => {}
         BodyRule::Optional | BodyRule::Json | BodyRule::Run => {
             json_scan::scan(body).map_err(|fault| Problem::new(ErrorCode::InvalidJson, fault.message))?;

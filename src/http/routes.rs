@@ -5,7 +5,7 @@
 
 use super::call::{Answering, Call};
 use super::error::Problem;
-use super::{HttpSettings, agent, callbacks, docs, health, operator, tenant};
+use super::{HttpSettings, agent, callbacks, docs, health, mcp, operator, tenant};
 use crate::engine::access::{AgentAccess, OperatorAccess, WorkspaceAccess};
 use std::sync::LazyLock;
 
@@ -75,6 +75,8 @@ pub(super) enum BodyRule {
     Optional,
     /// The JSON object of a run, within a limit of its own.
     Run,
+    /// A message of MCP, within the limit of a run; what is wrong with it is told in that protocol's words.
+    Message,
     /// A provider's message, within a limit of its own; its numbers are its own business.
     Callback,
 }
@@ -83,7 +85,7 @@ impl BodyRule {
     pub(super) const fn limit_bytes(self, settings: &HttpSettings) -> usize {
         match self {
             BodyRule::None | BodyRule::Optional | BodyRule::Json => settings.api_body_bytes,
-            BodyRule::Run => settings.run_body_bytes,
+            BodyRule::Run | BodyRule::Message => settings.run_body_bytes,
             BodyRule::Callback => settings.callback_body_bytes,
         }
     }
@@ -126,10 +128,10 @@ impl Route {
 }
 
 impl Route {
-    /// Whether its handler changes something by itself. A run goes on by the engine's own care, and a callback's sender
-    /// tries again.
+    /// Whether its handler changes something by itself. A run goes on by the engine's own care, an MCP call as its era has
+    /// it, and a callback's sender tries again.
     pub(super) fn changes_something(&self) -> bool {
-        let by_care_of_others = matches!(self.body, BodyRule::Run | BodyRule::Callback);
+        let by_care_of_others = matches!(self.body, BodyRule::Run | BodyRule::Message | BodyRule::Callback);
         self.verb != Verb::Get && !by_care_of_others
     }
 }
@@ -192,6 +194,8 @@ pub(super) static ROUTES: &[Route] = routes! {
     Post   "/mcp/run"                              Agent(agent::run::post)                  Run      None;
     Get    "/mcp/runs/{correlation_id}"            Agent(agent::runs::get)                  None     None;
     Delete "/mcp/runs/{correlation_id}"            Agent(agent::runs::delete)               None     None;
+
+    Post   "/mcp"                                  Agent(mcp::post)                         Message  None;
 
     Post   "/callbacks/{endpoint_id}"              Callback(callbacks::take)                Callback None;
 

@@ -66,7 +66,7 @@ fn check_message(place: &str, message: &str, parts: &[String]) {
 
 #[test]
 fn answers_mean_what_the_contract_says() {
-    for dialect in [Dialect::Topology, Dialect::Median] {
+    for dialect in [Dialect::Topology, Dialect::Median, Dialect::Mcp] {
         for (file, list) in fixtures::<Vec<AnswerFixture>>(dialect, "answers") {
             for mut fixture in list {
                 let place = format!("{file}: {}", fixture.why);

@@ -4,9 +4,10 @@ use super::{CALLBACK_URL, RUN_ID, TRACE_ID, endpoint, intent, mark, provider_too
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use toolgate::dialects::agent_provider::{self, ReceiptAnswer};
 use toolgate::dialects::topology::callback::parse_callback;
-use toolgate::dialects::{self, AnswerContext, ApprovalMark, Call, CallAnswer, InboundAnswer, median};
+use toolgate::dialects::{self, AnswerContext, ApprovalMark, Call, CallAnswer, InboundAnswer, mcp, median};
 use toolgate::domain::ids::RunId;
 use toolgate::domain::json::JsonText;
 use toolgate::domain::time::Timestamp;
@@ -44,6 +45,15 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
         ),
         nearly(
             br#"{"operation_id":"0198a000-0000-7000-8000-000000000009","request_fingerprint":"sha256:abababababababababababababababababababababababababababababababab","tool":"order.cancel","action":"order.cancel","state":"applied","recorded_at":"2026-09-01T10:00:00Z","response":null}"#
+        ),
+        nearly(
+            br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"a","annotations":{"readOnlyHint":true},"icons":[{"src":"data:,"}],"inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}}],"nextCursor":"2"}}"#
+        ),
+        nearly(
+            br#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","content":[{"type":"text","text":"t"}],"isError":true,"inputRequests":{},"requestState":"s"}}"#
+        ),
+        nearly(
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"m","data":{"supported":["2025-11-25"]}}}"#
         ),
         nearly(br#"{"result":[1],"error":{"code":"execution_failed","message":"m"}}"#),
         nearly(
@@ -94,6 +104,28 @@ proptest! {
         }
         if let Err(fault) = parse_callback(&body) {
             prop_assert!(!fault.to_string().is_empty());
+        }
+        let text = String::from_utf8_lossy(&body);
+        if matches!(status, 401 | 403 | 429) {
+            prop_assert_eq!(mcp::sign_of(status, &text), mcp::Sign::Silent);
+        } else {
+            mcp::sign_of(status, &text);
+        }
+        if let Ok(raw) = RawValue::from_string(text.into_owned()) {
+            mcp::decode_opened(&raw);
+            let failure = mcp::rpc_failure(&raw);
+            prop_assert!(!failure.status.is_open() && failure.error.is_some());
+        }
+    }
+
+    #[test]
+    fn what_a_header_holds_is_read_as_what_it_was(text in ".{0,40}", odd in "(=[?]base64[?])?[ \\ta-c=?]{0,8}([?]=)?") {
+        for text in [text, odd] {
+            let header = mcp::encoded_header(&text);
+            prop_assert!(!header.is_empty() && header.bytes().all(|b| matches!(b, b' '..=b'~')));
+            prop_assert_eq!(header.trim(), &header);
+            let read = mcp::decoded_header(&header);
+            prop_assert_eq!(read.as_deref(), Some(text.as_str()));
         }
     }
 

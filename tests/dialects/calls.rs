@@ -1,6 +1,8 @@
 //! The bytes of a call.
 
-use super::{CALLBACK_URL, RUN_ID, TRACE_ID, endpoint, fixtures, mark, provider_tool, settings, tool};
+use super::{
+    CALLBACK_URL, RUN_ID, TRACE_ID, endpoint, fixtures, mark, provider_tool, settings, tool, with_our_version,
+};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -98,7 +100,7 @@ fn calls_are_these_bytes() {
                 method: Method::Post,
                 url: fixture.expected.url.clone(),
                 headers: fixture.expected.headers.clone(),
-                body: Bytes::from(fixture.expected.body.clone()),
+                body: Bytes::from(with_our_version(&fixture.expected.body)),
                 median_signature: fixture.expected.median_signature,
             };
             assert_eq!(request, expected, "{place} ({})", fixture.why);

@@ -91,6 +91,11 @@ fn rendered(dialect: Dialect, spec: &ToolSpec) -> Value {
             "receipt_retention_s": terms.receipt_retention.map(|retention| retention.as_secs()),
         })),
         "plain_read": spec.is_plain_read(true),
+        "read_only": spec.mcp.as_deref().map(|mcp| mcp.read_only),
+        "declared": spec.mcp.as_deref().map(|mcp| mcp.declared.as_str()),
+        "header_params": spec.mcp.as_deref().map(|mcp| {
+            mcp.header_params.iter().map(|param| json!([param.path, param.name])).collect::<Vec<_>>()
+        }),
     })
 }
 
@@ -203,6 +208,13 @@ fn agent_provider_manifests_are_read_by_every_rule() {
             UnsupportedVersion
         ])
     );
+}
+
+#[test]
+fn mcp_manifests_are_read_by_every_rule() {
+    use SyncReason::{BadManifest, BadName, BadSchema, DuplicateName, NotJson, ReservedName};
+    let refused = check_manifests(Dialect::Mcp);
+    assert_eq!(refused, words(&[BadManifest, BadName, BadSchema, DuplicateName, NotJson, ReservedName]));
 }
 
 #[test]

@@ -65,8 +65,8 @@ fn check_type(property: &Value, name: &str) -> Result<(), String> {
     }
 }
 
-/// How many annotations stand anywhere in a schema. What only looks like one (a property of that name, a value inside
-/// `default`, `const`, `enum` or `examples`) is none.
+/// How many annotations stand anywhere in a schema. What only looks like one (a property of that name, wherever names of
+/// properties are members; a value inside `default`, `const`, `enum` or `examples`) is none.
 fn count(schema: &Value) -> usize {
     let members = |map: &Map<String, Value>| map.values().map(count).sum::<usize>();
     match schema {
@@ -75,7 +75,8 @@ fn count(schema: &Value) -> usize {
             .map(|(name, value)| match (name.as_str(), value) {
                 (ANNOTATION, _) => 1,
                 (
-                    "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+                    "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+                    | "dependentRequired" | "dependencies",
                     Value::Object(map),
                 ) => members(map),
                 ("default" | "const" | "enum" | "examples", _) => 0,
@@ -112,10 +113,12 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A text as a header holds it: as it is where it can be, else as base64 between two marks.
+/// A text as a header holds it: as it is where it can be, else as base64 between two marks. Tabs and no text at all may
+/// be written as they are, but not everybody on the way keeps them.
 pub fn encoded(text: &str) -> String {
-    let is_plain = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'))
-        && text.trim_matches([' ', '\t']) == text
+    let is_plain = !text.is_empty()
+        && text.bytes().all(|b| matches!(b, b' '..=b'~'))
+        && text.trim_matches(' ') == text
         && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
     if is_plain { text.to_owned() } else { [OPEN, &STANDARD.encode(text), CLOSE].concat() }
 }

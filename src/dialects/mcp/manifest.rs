@@ -1,7 +1,8 @@
 //! The tools a server lists. Each is checked on its own, so that one that is no good harms itself only.
 
-use super::super::checks::{TakenNames, catalog_name, json_type, object, quoted, value_or_text};
-use super::header_params;
+use super::super::checks::{TakenNames, catalog_name, json_type, quoted, value_or_text};
+use super::pages::Page;
+use super::{header_params, members};
 use crate::domain::canonical::sha256_hex;
 use crate::domain::endpoint::{EndpointSettings, SyncPolicy};
 use crate::domain::json::JsonText;
@@ -9,37 +10,9 @@ use crate::domain::json_scan;
 use crate::domain::manifest::{Manifest, SkippedTool, SyncFault, SyncReason};
 use crate::domain::schema;
 use crate::domain::tool::{DeclaredTool, Dialect, McpTool, ToolKind, ToolSpec};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-
-/// One answer to `tools/list`.
-#[derive(Debug)]
-pub struct Page {
-    /// The tools, as they came.
-    pub tools: Vec<Box<RawValue>>,
-    /// What to ask on with; an empty text is a cursor too.
-    pub next_cursor: Option<String>,
-}
-
-/// Reads one page.
-pub fn decode_page(result: &RawValue) -> Result<Page, SyncFault> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Members {
-        tools: Vec<Box<RawValue>>,
-        next_cursor: Option<String>,
-    }
-    let bad = || {
-        SyncFault::new(
-            SyncReason::BadManifest,
-            "the result of tools/list must be an object with an array of tools, and a text as nextCursor if there is one",
-        )
-    };
-    let said: Members = object(result.get().as_bytes()).ok_or_else(bad)?;
-    Ok(Page { tools: said.tools, next_cursor: said.next_cursor })
-}
 
 /// Checks the tools of all pages.
 pub fn decode_tools(settings: &EndpointSettings, pages: &[Page]) -> Result<Manifest, SyncFault> {
@@ -102,17 +75,15 @@ fn spec_of(
 ) -> Result<ToolSpec, SyncFault> {
     check_name(own_name)?;
     let name = catalog_name(prefix, own_name)?;
-    let annotations = annotations(own_name, item)?;
-    let title = optional_text(own_name, item, "title")?;
-    let read_only = flag(own_name, annotations, "readOnlyHint")?;
+    let members = members::read(item).map_err(|message| bad_member(own_name, message))?;
     let (input, input_schema) = input_schema(own_name, item)?;
     let bad_header = |sentence: String| bad_schema(own_name, "inputSchema", sentence);
     Ok(ToolSpec {
         name,
         provider_name: own_name.to_owned(),
-        title: title.or(annotations.and_then(|map| map.get("title")).and_then(Value::as_str)).map(str::to_owned),
-        description: optional_text(own_name, item, "description")?.map(str::to_owned),
-        kind: if read_only { ToolKind::Query } else { ToolKind::Command },
+        title: members.title.map(str::to_owned),
+        description: members.description.map(str::to_owned),
+        kind: if members.read_only { ToolKind::Query } else { ToolKind::Command },
         output_schema: output_schema(own_name, item)?,
         // The tenant says it, not the server.
         risk: None,
@@ -123,7 +94,7 @@ fn spec_of(
         provider: None,
         mcp: Some(Arc::new(McpTool {
             declared: JsonText::from(raw.to_owned()),
-            read_only,
+            read_only: members.read_only,
             header_params: header_params::declared(input).map_err(bad_header)?,
         })),
         input_schema,
@@ -142,58 +113,26 @@ fn check_name(own_name: &str) -> Result<(), SyncFault> {
     Ok(())
 }
 
-fn bad_member(own_name: &str, member: &str, message: impl std::fmt::Display) -> SyncFault {
-    SyncFault::new(SyncReason::BadManifest, format!("tool {}: {member} {message}", quoted(own_name)))
+fn bad_member(own_name: &str, message: String) -> SyncFault {
+    SyncFault::new(SyncReason::BadManifest, format!("tool {}: {message}", quoted(own_name)))
 }
 
 fn bad_schema(own_name: &str, member: &str, message: impl std::fmt::Display) -> SyncFault {
     SyncFault::new(SyncReason::BadSchema, format!("tool {}: {member} {message}", quoted(own_name)))
 }
 
-fn optional_text<'a>(own_name: &str, item: &'a Map<String, Value>, member: &str) -> Result<Option<&'a str>, SyncFault> {
-    match item.get(member) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(bad_member(own_name, member, format!("must be a string and is {}", json_type(other)))),
-    }
-}
-
-fn annotations<'a>(own_name: &str, item: &'a Map<String, Value>) -> Result<Option<&'a Map<String, Value>>, SyncFault> {
-    match item.get("annotations") {
-        None => Ok(None),
-        Some(Value::Object(annotations)) => Ok(Some(annotations)),
-        Some(other) => {
-            Err(bad_member(own_name, "annotations", format!("must be an object and is {}", json_type(other))))
-        }
-    }
-}
-
-fn flag(own_name: &str, annotations: Option<&Map<String, Value>>, member: &str) -> Result<bool, SyncFault> {
-    match annotations.and_then(|annotations| annotations.get(member)) {
-        None => Ok(false),
-        Some(Value::Bool(flag)) => Ok(*flag),
-        Some(other) => Err(bad_member(own_name, member, format!("must be true or false and is {}", json_type(other)))),
-    }
-}
-
 fn input_schema<'a>(own_name: &str, item: &'a Map<String, Value>) -> Result<(&'a Value, JsonText), SyncFault> {
     const MEMBER: &str = "inputSchema";
-    let schema = item.get(MEMBER).ok_or_else(|| bad_member(own_name, MEMBER, "is missing"))?;
-    let takes_objects = match schema {
-        Value::Object(members) => match members.get("type") {
-            Some(Value::String(word)) => word == "object",
-            Some(Value::Array(words)) => words.iter().any(|word| word == "object"),
-            Some(_) | None => true,
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
-    };
-    // The schema's own faults come first: they say more ("int" is no type) than that no object would fit.
+    let schema = item.get(MEMBER).ok_or_else(|| bad_member(own_name, format!("{MEMBER} is missing")))?;
+    // The schema's own faults come first: they say more ("int" is no type) than that it is not the right one.
     check_schema(own_name, MEMBER, schema)?;
-    if takes_objects {
-        Ok((schema, JsonText::of(schema)))
-    } else {
-        Err(bad_schema(own_name, MEMBER, "must be a JSON Schema object that takes objects"))
+    // One that says nothing of it takes objects as well as any, and is shown with the type that clients look for.
+    match schema.get("type") {
+        None => {}
+        Some(Value::String(word)) if word == "object" => {}
+        Some(_) => return Err(bad_schema(own_name, MEMBER, "must have the type \"object\"")),
     }
+    Ok((schema, JsonText::of(schema)))
 }
 
 fn output_schema(own_name: &str, item: &Map<String, Value>) -> Result<Option<JsonText>, SyncFault> {
@@ -203,11 +142,9 @@ fn output_schema(own_name: &str, item: &Map<String, Value>) -> Result<Option<Jso
 }
 
 fn check_schema(own_name: &str, member: &str, schema: &Value) -> Result<(), SyncFault> {
-    match schema {
-        Value::Bool(_) | Value::Object(_) => schema::check(schema, Dialect::Mcp.default_draft())
-            .map_err(|fault| bad_schema(own_name, member, format!("is refused: {fault}"))),
-        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(bad_schema(own_name, member, format!("must be a JSON Schema and is {}", json_type(schema))))
-        }
+    if !schema.is_object() {
+        return Err(bad_schema(own_name, member, format!("must be an object and is {}", json_type(schema))));
     }
+    schema::check(schema, Dialect::Mcp.default_draft())
+        .map_err(|fault| bad_schema(own_name, member, format!("is refused: {fault}")))
 }

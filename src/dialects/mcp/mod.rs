@@ -6,6 +6,8 @@
 
 mod header_params;
 mod manifest;
+mod members;
+mod pages;
 mod result;
 pub mod rpc;
 pub mod sse;
@@ -13,11 +15,13 @@ mod wire;
 pub mod words;
 
 pub use header_params::{decoded as decoded_header, encoded as encoded_header};
-pub use manifest::{Page, decode_page, decode_tools};
+pub use manifest::decode_tools;
+pub use pages::{MAX_PAGES, Page, Pages, decode_page};
 pub use result::{ToolResult, decode_result, rpc_failure, structured_content};
 pub use wire::{
-    Dialogue, Opened, ToolCall, acknowledges_tools, decode_opened, encode_call, encode_cancelled, encode_initialize,
-    encode_initialized, encode_list, encode_listen, encode_response, encode_resume,
+    Dialogue, Opened, ToolCall, acknowledges_tools, decode_opened, encode_call, encode_cancelled, encode_discover,
+    encode_end_session, encode_initialize, encode_initialized, encode_list, encode_listen, encode_response,
+    encode_resume,
 };
 
 use super::{AnswerContext, Call, CallAnswer, InboundAnswer, OutboundRequest};
@@ -59,6 +63,10 @@ pub fn encode_lone_call(settings: &EndpointSettings, call: &Call<'_>) -> Outboun
 
 /// Reads an answer that came whole, as JSON.
 pub fn decode_answer(context: &AnswerContext<'_>, answer: &InboundAnswer) -> CallAnswer {
+    // Whatever else it says, this is about the gateway's credentials.
+    if matches!(answer.status, 401 | 403) {
+        return CallAnswer::Settled(undecodable(context.repeatable, answer.status));
+    }
     let text = std::str::from_utf8(&answer.body).unwrap_or_default();
     CallAnswer::Settled(match rpc::parse(text) {
         Some(rpc::Message::Response { answer: Ok(result), .. }) => match decode_result(result) {
@@ -118,7 +126,8 @@ pub enum Sign {
     OtherVersions(Vec<String>),
     /// A modern server that refused the request for another reason.
     Refused,
-    /// Who knows: the answer is about credentials or load, not about the protocol.
+    /// Who knows: the answer is about credentials or load, or comes from a proxy without its server, and says nothing of
+    /// the protocol.
     Silent,
     /// No modern server.
     Legacy,
@@ -139,6 +148,7 @@ pub fn sign_of(status: u16, message: &str) -> Sign {
             Some(error) if matches!(error.code, words::HEADER_MISMATCH | words::MISSING_CAPABILITY) => Sign::Refused,
             Some(_) | None => Sign::Legacy,
         },
+        None if matches!(status, 502..=504) => Sign::Silent,
         Some(_) | None => Sign::Legacy,
     }
 }

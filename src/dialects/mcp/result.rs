@@ -55,10 +55,16 @@ pub fn decode_result(result: &RawValue) -> ToolResult {
             reason: None,
         }),
         None | Some("complete") => ToolResult::Complete(RunOutcome::completed(whole)),
-        Some("input_required") => ToolResult::InputRequired {
-            result: whole,
-            input_requests: said.input_requests.map(JsonText::from),
-            request_state: said.request_state,
+        Some("input_required") => match (said.input_requests, said.request_state) {
+            (None, None) => ToolResult::Unclear("the server asks for more and does not say for what".to_owned()),
+            (Some(requests), _) if !requests.get().starts_with('{') => {
+                ToolResult::Unclear("the server's questions are no object".to_owned())
+            }
+            (input_requests, request_state) => ToolResult::InputRequired {
+                result: whole,
+                input_requests: input_requests.map(JsonText::from),
+                request_state,
+            },
         },
         Some(other) => ToolResult::Unclear(format!("results of the type {} are not known", quoted(other))),
     }

@@ -203,6 +203,18 @@ pub fn encode_list(settings: &EndpointSettings, dialogue: &Dialogue, id: u64, cu
     request(settings, dialogue, Request { jsonrpc: "2.0", id, method: "tools/list", params }, Vec::new())
 }
 
+/// Asks a modern server for its versions and capabilities.
+pub fn encode_discover(settings: &EndpointSettings, id: u64) -> OutboundRequest {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta<'a>>,
+    }
+    let no_capabilities = nothing();
+    let params = Params { meta: meta(&Dialogue::Modern, &no_capabilities, None) };
+    request(settings, &Dialogue::Modern, Request { jsonrpc: "2.0", id, method: "server/discover", params }, Vec::new())
+}
+
 /// Runs a tool.
 pub fn encode_call(settings: &EndpointSettings, dialogue: &Dialogue, id: u64, call: &ToolCall<'_>) -> OutboundRequest {
     #[derive(Serialize)]
@@ -302,6 +314,18 @@ pub fn encode_resume(settings: &EndpointSettings, dialogue: &Dialogue, last_even
         body: Bytes::new(),
         median_signature: false,
     }
+}
+
+/// Gives a session back, where there is one: a server keeps it for as long as it is not told that nobody wants it.
+pub fn encode_end_session(settings: &EndpointSettings, dialogue: &Dialogue) -> Option<OutboundRequest> {
+    dialogue.session_id()?;
+    Some(OutboundRequest {
+        method: Method::Delete,
+        url: settings.base_url.clone(),
+        headers: headers_of(settings, dialogue),
+        body: Bytes::new(),
+        median_signature: false,
+    })
 }
 
 fn request<P: Serialize>(

@@ -15,7 +15,7 @@ use dashmap::DashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 /// Why the actor did not take a turn.
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     /// False once a turn has panicked, a moment before the actor has stopped.
     pub(super) alive: Arc<AtomicBool>,
     pub(super) catalog: ArcSwap<Catalog>,
+    /// The revision of the newest snapshot, for whoever waits for the next one.
+    pub(super) changes: watch::Sender<u64>,
     pub(super) rates: RateLimits,
     pub(super) gates: Arc<DashMap<EndpointId, Arc<EndpointGate>>>,
     pub(super) started: Instant,
@@ -134,6 +136,22 @@ impl OrgHandle {
         self.0.catalog.rcu(|current| {
             if catalog.revision > current.revision { Arc::clone(&catalog) } else { Arc::clone(current) }
         });
+        // Told after the snapshot is there: who is woken finds it.
+        self.0.changes.send_if_modified(|revision| {
+            let is_newer = catalog.revision > *revision;
+            *revision = (*revision).max(catalog.revision);
+            is_newer
+        });
+    }
+
+    /// Tells of every newer snapshot; ends when the organization leaves this node or starts anew.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Whether somebody waits for a newer snapshot.
+    pub(super) fn is_watched(&self) -> bool {
+        self.0.changes.receiver_count() > 0
     }
 
     /// Whether the breaker of an endpoint lets calls through freely.

@@ -18,7 +18,7 @@ use dashmap::DashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 
 /// Why an organization is not at hand.
@@ -146,7 +146,10 @@ impl Registry {
             let Some(handle) = slot.get() else { continue };
             if !handle.is_alive() {
                 self.forget(id, &slot);
-            } else if handle.idle_for() >= self.settings.actor_idle && handle.mailbox_depth() == 0 {
+            } else if handle.idle_for() >= self.settings.actor_idle
+                && handle.mailbox_depth() == 0
+                && !handle.is_watched()
+            {
                 self.forget(id, &slot);
                 handle.leave();
             } else {
@@ -199,6 +202,7 @@ impl Registry {
             id,
             actor: self.arbiters.start_actor(id, move |_| actor),
             rates: RateLimits::new(Arc::clone(&self.clock), &catalog.limits, Arc::clone(&self.caller_budget)),
+            changes: watch::Sender::new(catalog.revision),
             catalog: ArcSwap::from_pointee(catalog),
             gates,
             alive: Arc::new(AtomicBool::new(true)),

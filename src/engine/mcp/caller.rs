@@ -1,6 +1,7 @@
 //! The agent's side of a call that comes over MCP: what its client can do, and how it is reached meanwhile.
 
 use crate::domain::json::JsonText;
+use crate::engine::confirmation::ROUND_MARK;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,11 @@ pub struct McpCaller {
     pub wants_progress: bool,
     /// The way to the client while the call goes on.
     pub channel: Arc<dyn McpChannel>,
+}
+
+/// Whether what a client carried from a round before is the state of a call in rounds; any other is a confirmation token.
+pub fn is_round_state(text: &str) -> bool {
+    text.starts_with(ROUND_MARK)
 }
 
 /// What becomes of the questions that a tool's server has for the client.

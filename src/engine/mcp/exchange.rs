@@ -114,7 +114,12 @@ impl Server<'_> {
         let text = if is_event_stream(&answer) {
             Box::pin(self.listen(answer.body, listening)).await?
         } else {
-            self.read_whole(answer.body, listening).await?
+            let text = self.read_whole(answer.body, listening).await?;
+            // What answers somebody else is nothing to this call.
+            let is_anothers = |message: Message<'_>| {
+                matches!(message, Message::Response { .. }) && !message.is_answer_to(listening.id)
+            };
+            if rpc::parse(&text).is_some_and(is_anothers) { String::new() } else { text }
         };
         Ok(Heard { status, session_id, text })
     }
@@ -209,7 +214,7 @@ impl Server<'_> {
     /// Takes one message of a stream; true when it is the response.
     pub(super) async fn take(&self, text: &str, listening: &Listening<'_>) -> bool {
         match rpc::parse(text) {
-            Some(Message::Response { id, .. }) => id.is_none_or(|id| is_id(id, listening.id)),
+            Some(response @ Message::Response { .. }) => response.is_answer_to(listening.id),
             Some(Message::Notification { method, params }) => {
                 match (&*method, params) {
                     ("notifications/progress", Some(params)) => tell_progress(listening, params),
@@ -292,11 +297,6 @@ pub(super) fn is_event_stream(answer: &OpenAnswer) -> bool {
     media_type.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
-/// Ids are numbers of ours; some servers send them back as text.
-fn is_id(id: &RawValue, ours: u64) -> bool {
-    id.get().trim_matches('"').parse() == Ok(ours)
-}
-
 /// Hands progress of this very request on to the client that asked for it.
 fn tell_progress(listening: &Listening<'_>, params: &RawValue) {
     #[derive(Deserialize)]
@@ -306,7 +306,7 @@ fn tell_progress(listening: &Listening<'_>, params: &RawValue) {
     }
     let Some(part) = listening.part.filter(|part| part.caller.wants_progress) else { return };
     let token = serde_json::from_str::<Members<'_>>(params.get());
-    if token.is_ok_and(|said| is_id(said.token, listening.id)) {
+    if token.is_ok_and(|said| said.token.get() == listening.id.to_string()) {
         part.caller.channel.progress(&JsonText::from(params.to_owned()));
     }
 }

@@ -4,18 +4,14 @@ use super::Server;
 use super::dialogues::{OpeningFault, Party};
 use super::exchange::{Deadline, Heard, Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
-use crate::dialects::mcp::{self, Dialogue, Page, Sign, words};
+use crate::dialects::mcp::{self, Dialogue, Pages, Sign, words};
 use crate::domain::manifest::{SyncFault, SyncReason};
 use crate::engine::ports::{TransportError, TransportFault};
-use std::collections::HashSet;
 use tokio::time::Instant;
-
-/// Most pages that are followed.
-const MAX_PAGES: usize = 50;
 
 /// What a server lists.
 pub(in crate::engine) struct Listed {
-    pub(in crate::engine) pages: Vec<Page>,
+    pub(in crate::engine) pages: Pages,
     /// The revision it was answered in.
     pub(in crate::engine) protocol_version: String,
 }
@@ -62,31 +58,6 @@ fn unspoken(versions: &str) -> SyncFault {
     let ours = [&[words::MODERN_VERSION][..], &words::LEGACY_VERSIONS].concat().join(", ");
     let message = format!("no revision of MCP is spoken by both: here {ours}; by the server {versions}");
     SyncFault::new(SyncReason::UnsupportedVersion, message)
-}
-
-/// The bytes and cursors of a listing so far.
-#[derive(Default)]
-struct Progress {
-    bytes: usize,
-    cursors: HashSet<String>,
-    pages: Vec<Page>,
-}
-
-impl Progress {
-    /// Takes a page; answers the cursor to ask on with.
-    fn take(&mut self, page: Page) -> Result<Option<String>, SyncFault> {
-        let bad = |message: String| Err(SyncFault::new(SyncReason::BadManifest, message));
-        let next = page.next_cursor.clone();
-        self.pages.push(page);
-        let Some(cursor) = next else { return Ok(None) };
-        if !self.cursors.insert(cursor.clone()) {
-            return bad("tools/list answers a cursor it has answered before: its pages never end".to_owned());
-        }
-        if self.pages.len() == MAX_PAGES {
-            return bad(format!("tools/list has more than {MAX_PAGES} pages"));
-        }
-        Ok(Some(cursor))
-    }
 }
 
 impl Server<'_> {
@@ -136,11 +107,11 @@ impl Server<'_> {
 
     /// Follows the cursors from the first page to the last.
     async fn follow(&self, dialogue: &Dialogue, first: Heard, deadline: Instant) -> Result<Listed, ListFault> {
-        let mut progress = Progress::default();
+        let (mut pages, mut bytes) = (Pages::default(), 0);
         let mut heard = first;
         loop {
-            progress.bytes += heard.text.len();
-            if progress.bytes > self.max_answer_bytes {
+            bytes += heard.text.len();
+            if bytes > self.max_answer_bytes {
                 return Err(ListFault::Failed(TransportError { kind: TransportFault::TooLarge, bytes_sent: true }));
             }
             let page = match rpc::parse(&heard.text) {
@@ -156,11 +127,11 @@ impl Server<'_> {
                     return Err(ListFault::Status(heard.status));
                 }
             };
-            match progress.take(page)? {
+            match pages.add(page)? {
                 Some(cursor) => heard = self.list_page(dialogue, Some(&cursor), deadline).await?,
                 None => {
                     let protocol_version = dialogue.version().to_owned();
-                    return Ok(Listed { pages: progress.pages, protocol_version });
+                    return Ok(Listed { pages, protocol_version });
                 }
             }
         }

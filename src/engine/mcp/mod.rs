@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`caller`] | the agent's client: what it can do, and how it is reached during a call |
 //! | `round` | a call in rounds: what is carried from one to the next |
+//! | [`session`] | what a client of the earlier era said once, sealed |
 //! | `dialogues` | dialogues with servers of the earlier era: opened once, shared, opened anew |
 //! | `exchange` | one request to a server, and all that comes before its response |
 //! | `side_stream` | the stream beside a call, on which its client may be asked too |
@@ -22,6 +23,7 @@ pub(in crate::engine) mod list;
 pub(in crate::engine) mod listener;
 mod reading;
 pub(in crate::engine) mod round;
+pub mod session;
 mod side_stream;
 
 use crate::domain::egress::EgressPolicy;

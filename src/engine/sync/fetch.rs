@@ -110,7 +110,7 @@ impl Engine {
     async fn decode_tools(&self, settings: &EndpointSettings, listed: Listed) -> Result<Manifest, SyncFault> {
         let Listed { pages, protocol_version } = listed;
         let settings = settings.clone();
-        let manifest = self.check_apart(move || mcp::decode_tools(&settings, &pages)).await?;
+        let manifest = self.check_apart(move || mcp::decode_tools(&settings, pages.as_slice())).await?;
         Ok(Manifest { protocol_version: Some(protocol_version), ..manifest })
     }
 

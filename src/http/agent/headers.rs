@@ -10,12 +10,12 @@ const LONGEST_CALLER: usize = 256;
 pub(super) const LONGEST_CONVERSATION: usize = 128;
 
 /// Who the end user is, as the agent says.
-pub(super) fn caller(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(in crate::http) fn caller(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     opaque(headers, "X-Caller-Identity", LONGEST_CALLER)
 }
 
 /// Which conversation the request belongs to.
-pub(super) fn conversation(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(in crate::http) fn conversation(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     opaque(headers, "Conversation-Id", LONGEST_CONVERSATION)
 }
 

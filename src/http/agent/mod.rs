@@ -1,6 +1,6 @@
 //! The agent API: the manifest, running a tool, and looking after a run.
 
-pub(super) mod headers;
+pub(in crate::http) mod headers;
 pub(super) mod manifest;
 pub(super) mod run;
 pub(super) mod runs;

@@ -1,0 +1,393 @@
+//! `tools/call`: a run like any other, answered in the words of its client's era.
+//!
+//! Nearly every call is answered at once, as one JSON body. Where there is something to tell before, or nothing to answer
+//! for a while, the answer becomes a stream.
+
+use super::answer::{self, failure};
+use super::channel::{Asked, CallChannel, Questioning};
+use super::confirm::{self, Decision};
+use super::members::Members;
+use super::reply::{Fault, Reply};
+use super::request::{Request, object, text};
+use super::running::{CallKey, Running};
+use super::stream::{self, Going};
+use super::waiting::{self, Asking, CancelledOnDrop, Detached, GivenUpOnDrop};
+use super::{Client, McpState, get_run, item, modern, tasks};
+use crate::domain::json::JsonText;
+use crate::domain::risk::Risk;
+use crate::domain::run::{CallContext, Run, RunStatus};
+use crate::engine::Engine;
+use crate::engine::access::AgentAccess;
+use crate::engine::catalog::{CatalogTool, ShownTo};
+use crate::engine::confirmation::Confirmation;
+use crate::engine::mcp::caller::{McpCaller, McpChannel, is_round_state};
+use crate::engine::run::{RunRefusal, RunReply, RunRequest};
+use crate::http::agent::headers;
+use crate::http::call::Call;
+use crate::http::error::Problem;
+use crate::http::idempotency;
+use actix_web::HttpResponse;
+use actix_web::http::header::CONTENT_TYPE;
+use futures_util::FutureExt;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A call that is not answered by then is answered as a stream.
+const STREAM_AFTER: Duration = Duration::from_secs(2);
+
+/// Longest a client is kept waiting for a callback or a person.
+const LONGEST_WAIT: Duration = Duration::from_secs(50);
+
+/// A call, ready to be made.
+struct ToolCall {
+    engine: Engine,
+    access: AgentAccess,
+    tool: Arc<CatalogTool>,
+    era: ShownTo,
+    has_tasks: bool,
+    channel: Arc<CallChannel>,
+    until: Instant,
+}
+
+/// What a request for a call turns out to be.
+enum Wanted {
+    Run(Box<ToolCall>, RunRequest),
+    /// `toolgate_get_run`, with these arguments.
+    Look(String),
+    /// The user was asked, and said no.
+    Declined,
+}
+
+/// Answers a call.
+pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, client: &Client) -> HttpResponse {
+    let channel = CallChannel::new(request.params.progress_token(), questioning(call, client));
+    let until = Instant::now() + LONGEST_WAIT;
+    let going = match wanted(call, request, client, &channel, until) {
+        Ok(Wanted::Run(tool_call, request)) => tool_call.make(request).boxed(),
+        Ok(Wanted::Look(arguments)) => {
+            let (engine, access, channel) = (call.engine().clone(), call.access.clone(), Arc::clone(&channel));
+            let era = client.era;
+            async move { get_run::run(&engine, &access, &arguments, era, &channel, until).await }.boxed()
+        }
+        Ok(Wanted::Declined) => return declined(client.era).respond(request.id),
+        Err(fault) => return client.fit(Reply::Fault(fault)).respond(request.id),
+    };
+    let going: Going = match client.era {
+        ShownTo::Modern => {
+            let lost = CancelledOnDrop::new(&channel);
+            let going = async move {
+                let reply = going.await;
+                lost.done();
+                Some(reply)
+            };
+            going.boxed()
+        }
+        ShownTo::Legacy => {
+            let running =
+                Running::new(Arc::clone(&call.state.mcp), call_key(call, request.id, client), Arc::clone(&channel));
+            let taken_back = Arc::clone(&channel);
+            let going = async move {
+                let _running = running;
+                tokio::select! {
+                    biased;
+                    () = taken_back.cancelled() => None,
+                    reply = going => Some(reply.for_legacy()),
+                }
+            };
+            Detached::new(going.boxed()).boxed()
+        }
+    };
+    deliver(request.id, going, channel, client.accepts_stream).await
+}
+
+/// One body if there is an answer soon and nothing to tell before it, else a stream.
+async fn deliver(id: &str, mut going: Going, channel: Arc<CallChannel>, accepts_stream: bool) -> HttpResponse {
+    let reply = if accepts_stream {
+        tokio::select! {
+            biased;
+            reply = &mut going => reply,
+            () = channel.has_news() => return stream::follow(id.to_owned(), going, channel),
+            () = tokio::time::sleep(STREAM_AFTER) => return stream::follow(id.to_owned(), going, channel),
+        }
+    } else {
+        going.await
+    };
+    match reply {
+        Some(reply) if channel.has_something() && accepts_stream => {
+            stream::follow(id.to_owned(), async { Some(reply) }.boxed(), channel)
+        }
+        Some(reply) => reply.respond(id),
+        // Its client took it back: there is no answer, and a body that says so.
+        None => HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/event-stream")).finish(),
+    }
+}
+
+/// How the client of the earlier era is asked, if it can be.
+fn questioning(call: &Call<AgentAccess>, client: &Client) -> Option<Questioning> {
+    let session = client.session.as_ref().filter(|_| client.can_be_asked())?;
+    let engine = call.engine().clone();
+    Some(Questioning {
+        state: Arc::clone(&call.state.mcp),
+        asked: Asked { key: call.access.key().id, session: session.id },
+        patience: Duration::from_millis(call.access.catalog().limits.confirmation_ttl_ms),
+        new_id: Box::new(move || {
+            let mut random = [0; 16];
+            engine.clock().fill_random(&mut random);
+            ["toolgate-", &hex::encode(random)].concat()
+        }),
+    })
+}
+
+fn call_key(call: &Call<AgentAccess>, id: &str, client: &Client) -> CallKey {
+    CallKey {
+        key: call.access.key().id,
+        session: client.session.as_ref().map(|session| session.id),
+        caller: headers::caller(call.headers()).ok().flatten().map(str::to_owned),
+        id: id.to_owned(),
+    }
+}
+
+fn wanted(
+    call: &Call<AgentAccess>,
+    request: &Request<'_>,
+    client: &Client,
+    channel: &Arc<CallChannel>,
+    until: Instant,
+) -> Result<Wanted, Fault> {
+    let params = &request.params;
+    let name = text("name", params.name)?.ok_or_else(|| Fault::invalid_params("name is missing"))?;
+    let given = object("arguments", params.arguments)?;
+    let arguments = given.map_or("{}", |arguments| arguments.get());
+    let visible = call.access.catalog().visible(&call.access.key().groups);
+    if name == get_run::NAME && get_run::is_listed(&call.access, &visible, client.capabilities.tasks) {
+        return Ok(Wanted::Look(arguments.to_owned()));
+    }
+    let tool = visible.resolve_shown(&name).cloned().ok_or_else(Fault::unknown_tool)?;
+    if let (ShownTo::Modern, Some(mcp)) = (client.era, &tool.spec.mcp) {
+        modern::check_arguments(call.headers(), &mcp.header_params, arguments)?;
+    }
+    let round = round(request, client)?;
+    if round.decision == Some(Decision::No) && round.token.is_some() {
+        return Ok(Wanted::Declined);
+    }
+    let confirmation = match round.decision {
+        Some(Decision::Yes) => round.token.as_deref().map(str::to_owned),
+        Some(Decision::No | Decision::Unclear) | None => None,
+    };
+    let mut run_request = run_request(call, &tool, arguments, client)?;
+    run_request.idempotency_key = key_of_round(run_request.idempotency_key, &round);
+    run_request.confirmation = confirmation;
+    if tool.spec.mcp.is_some() || round.state.is_some() {
+        run_request.mcp = Some(Box::new(McpCaller {
+            capabilities: client.told_on(),
+            arguments_given: given.is_some(),
+            questions: client.questions(),
+            input_responses: round.responses.and_then(|responses| JsonText::parse(&responses).ok()),
+            request_state: round.state,
+            session: client.session.as_ref().map(|session| session.id),
+            wants_progress: params.progress_token().is_some(),
+            channel: Arc::clone(channel) as Arc<dyn McpChannel>,
+        }));
+    }
+    let tool_call = ToolCall {
+        engine: call.engine().clone(),
+        access: call.access.clone(),
+        tool,
+        era: client.era,
+        has_tasks: client.capabilities.tasks,
+        channel: Arc::clone(channel),
+        until,
+    };
+    Ok(Wanted::Run(Box::new(tool_call), run_request))
+}
+
+/// What a client brings from the round before.
+#[derive(Default)]
+struct Round<'a> {
+    /// A confirmation token.
+    token: Option<Cow<'a, str>>,
+    /// The state of a call in rounds.
+    state: Option<String>,
+    /// What the user said to toolgate's own question.
+    decision: Option<Decision>,
+    /// Every other answer, a JSON object.
+    responses: Option<String>,
+}
+
+/// Only the present era has rounds.
+fn round<'a>(request: &Request<'a>, client: &Client) -> Result<Round<'a>, Fault> {
+    if client.era == ShownTo::Legacy {
+        return Ok(Round::default());
+    }
+    let carried = text("requestState", request.params.request_state)?;
+    let responses = object("inputResponses", request.params.input_responses)?;
+    let mut responses = responses.and_then(|responses| Members::of(responses.get()));
+    let decision = responses.as_ref().and_then(|responses| responses.get(confirm::QUESTION)).map(Decision::read);
+    if let Some(responses) = &mut responses {
+        responses.remove(confirm::QUESTION);
+    }
+    let responses = responses.filter(|responses| !responses.is_empty()).map(|responses| responses.to_text());
+    let (state, token) = match carried {
+        Some(carried) if is_round_state(&carried) => (Some(carried.into_owned()), None),
+        carried => (None, carried),
+    };
+    Ok(Round { token, state, decision, responses })
+}
+
+/// Each round of a call is a call of its own to its tool's server, so its key is one of its own too, the same whenever
+/// the same round is repeated. A confirmation begins no round: it makes the very call that was asked for.
+fn key_of_round(key: Option<String>, round: &Round<'_>) -> Option<String> {
+    let key = key?;
+    if round.state.is_none() && round.responses.is_none() {
+        return Some(key);
+    }
+    let mut hash = Sha256::new();
+    for part in [Some(key.as_str()), round.state.as_deref(), round.responses.as_deref()] {
+        let part = part.unwrap_or_default();
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    Some(hex::encode(hash.finalize()))
+}
+
+fn run_request(
+    call: &Call<AgentAccess>,
+    tool: &CatalogTool,
+    arguments: &str,
+    client: &Client,
+) -> Result<RunRequest, Fault> {
+    let bad = |problem: Problem| Fault::invalid_request(problem.detail().to_owned());
+    let conversation = headers::conversation(call.headers()).map_err(bad)?.map(str::to_owned);
+    let can_confirm = client.can_confirm();
+    // A call that is held is answered as held at once; whether it is waited for is decided here.
+    let asks_teammate = tool.requires_confirmation && !(call.access.key().confirms && can_confirm);
+    let is_held = asks_teammate || tool.risk.is_some_and(Risk::needs_approval);
+    Ok(RunRequest {
+        tool: tool.spec.name.clone(),
+        arguments: JsonText::parse(arguments).map_err(|_| Fault::invalid_params("arguments is a JSON object"))?,
+        request_id: None,
+        confirmation: None,
+        idempotency_key: idempotency::key(call.headers()).map_err(bad)?,
+        caller: headers::caller(call.headers()).map_err(bad)?.map(str::to_owned),
+        context: CallContext { conversation, ..CallContext::default() },
+        wait: is_held.then_some(Duration::ZERO),
+        traceparent: Some(call.trace.to_header()),
+        can_confirm,
+        mcp: None,
+    })
+}
+
+fn declined(era: ShownTo) -> Reply {
+    failure(era, "The user declined this call; nothing was done. Do not make it again unless the user asks for it.")
+}
+
+impl ToolCall {
+    /// Makes the call, to its answer.
+    async fn make(self: Box<Self>, request: RunRequest) -> Reply {
+        let may_be_asked = self.tool.requires_confirmation && self.era == ShownTo::Legacy;
+        let again = may_be_asked.then(|| request.clone());
+        let mut reply = self.run(request).await;
+        if let (Ok(RunReply::ConfirmationRequired { confirmation, .. }), Some(request)) = (&reply, again) {
+            match self.ask(confirmation).await {
+                Decision::Yes => {
+                    let confirmation = Some(confirmation.token.clone());
+                    reply = self.run(RunRequest { confirmation, ..request }).await;
+                }
+                Decision::No => return declined(self.era),
+                Decision::Unclear => {
+                    return failure(self.era, "The user did not confirm this call in time; nothing was done.");
+                }
+            }
+        }
+        match reply {
+            Ok(RunReply::Run(run) | RunReply::Replay(run)) => self.settle(run).await,
+            Ok(RunReply::ConfirmationRequired { confirmation, .. }) => match self.era {
+                ShownTo::Modern => Reply::Result(confirm::question(&confirmation)),
+                ShownTo::Legacy => answer::of_refusal(RunRefusal::CannotConfirm, self.era),
+            },
+            Err(refusal) => answer::of_refusal(refusal, self.era),
+        }
+    }
+
+    async fn run(&self, request: RunRequest) -> Result<RunReply, RunRefusal> {
+        if !self.tool.can_stay_open(self.access.catalog().org.confirmation_fallback) {
+            return self.engine.run(&self.access, request).await;
+        }
+        let (engine, access) = (self.engine.clone(), self.access.clone());
+        let work = async move { engine.run(&access, request).await };
+        Asking::new(&self.engine, &self.access, work.boxed()).await
+    }
+
+    async fn ask(&self, confirmation: &Confirmation) -> Decision {
+        let question = confirm::legacy_question(confirmation);
+        match self.channel.ask("elicitation/create", &question).await {
+            Some(Ok(result)) => Decision::read(result.raw()),
+            Some(Err(_)) | None => Decision::Unclear,
+        }
+    }
+
+    /// Answers a run. One that is not over becomes a task where the client follows tasks, else it is waited for.
+    async fn settle(&self, run: Arc<Run>) -> Reply {
+        if !goes_on(&run) {
+            return answer::of_run(&self.engine, &self.access, &run, self.era);
+        }
+        if self.has_tasks {
+            return tasks::created(&self.access, &run);
+        }
+        let given_up = GivenUpOnDrop::new(&self.engine, &self.access, &run);
+        let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.until).await;
+        given_up.done();
+        if goes_on(&run) {
+            return answer::standing(&run, self.era, item::shows_output_schema(&self.tool, self.era));
+        }
+        answer::of_run(&self.engine, &self.access, &run, self.era)
+    }
+}
+
+/// Whether more is to come of a run. One whose outcome is being looked for is told of as uncertain: nobody knows how long
+/// that takes, and the model must not repeat it meanwhile.
+fn goes_on(run: &Run) -> bool {
+    match run.outcome.status {
+        RunStatus::Pending | RunStatus::AwaitingApproval => true,
+        RunStatus::Started
+        | RunStatus::Completed
+        | RunStatus::Failed
+        | RunStatus::Denied
+        | RunStatus::Expired
+        | RunStatus::Cancelled
+        | RunStatus::Inspecting
+        | RunStatus::Uncertain => false,
+    }
+}
+
+/// `notifications/cancelled`: the client takes one of its calls back.
+pub(super) fn take_back(call: &Call<AgentAccess>, client: &Client, id: &str) {
+    let state: &McpState = &call.state.mcp;
+    state.running.cancel(&call_key(call, id, client));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_a_key_of_its_own() {
+        let key = |state: Option<&str>, responses: Option<&str>| {
+            let round =
+                Round { state: state.map(str::to_owned), responses: responses.map(str::to_owned), ..Round::default() };
+            key_of_round(Some("k".to_owned()), &round).expect("a key")
+        };
+        assert_eq!(key(None, None), "k");
+        assert_eq!(key(Some("r.1"), Some("{}")), key(Some("r.1"), Some("{}")));
+        assert_eq!(key(Some("r.1"), None).len(), 64);
+        let others =
+            [key(Some("r.1"), None), key(Some("r.2"), None), key(None, Some("r.1")), key(Some("r.1"), Some("r"))];
+        for (at, one) in others.iter().enumerate() {
+            assert!(others[at + 1..].iter().all(|other| other != one));
+        }
+        assert_eq!(key_of_round(None, &Round::default()), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! The way to a client while its call goes on: what it is told of progress, what it is asked, and that it takes its call
+//! back.
+//!
+//! What is told waits in a short queue until the answer's stream takes it. A question is known by an id that nobody can
+//! guess, and its answer counts only from the key and the session that were asked.
+
+use super::McpState;
+use super::members::{Members, quoted};
+use crate::domain::ids::KeyId;
+use crate::domain::json::JsonText;
+use crate::engine::mcp::caller::McpChannel;
+use async_trait::async_trait;
+use dashmap::DashMap;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// Messages of progress that wait for the stream; more are dropped, as the next one says more than they do.
+const MOST_PROGRESS: usize = 64;
+
+/// An answer to a question: a result, or an error.
+type Said = Result<JsonText, JsonText>;
+
+/// Who was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) key: KeyId,
+    pub(super) session: [u8; 16],
+}
+
+/// Questions that clients have not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct OpenQuestions(DashMap<String, (Asked, oneshot::Sender<Said>)>);
+
+impl OpenQuestions {
+    /// Takes an answer; false when nothing was asked under this id, or somebody else was.
+    pub(super) fn answer(&self, id: &str, by: Asked, said: Said) -> bool {
+        let Some((_, (_, waiting))) = self.0.remove_if(id, |_, (asked, _)| *asked == by) else { return false };
+        // Whoever asked may have gone away in this moment.
+        let _ = waiting.send(said);
+        true
+    }
+}
+
+/// A question is not open any more when nobody waits for its answer.
+struct Open<'a>(&'a OpenQuestions, &'a str);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.0.remove(self.1);
+    }
+}
+
+/// How a client can be asked: only on a stream of the earlier era.
+pub(super) struct Questioning {
+    pub(super) state: Arc<McpState>,
+    pub(super) asked: Asked,
+    /// How long an answer is waited for.
+    pub(super) patience: Duration,
+    pub(super) new_id: Box<dyn Fn() -> String + Send + Sync>,
+}
+
+/// The way to one client.
+pub(super) struct CallChannel {
+    /// What the client calls the progress of this call; without it it is told of none.
+    progress_token: Option<String>,
+    questioning: Option<Questioning>,
+    queue: Mutex<VecDeque<String>>,
+    news: Notify,
+    is_cancelled: AtomicBool,
+    cancelled: Notify,
+}
+
+impl CallChannel {
+    pub(super) fn new(progress_token: Option<String>, questioning: Option<Questioning>) -> Arc<Self> {
+        Arc::new(Self {
+            progress_token,
+            questioning,
+            queue: Mutex::default(),
+            news: Notify::new(),
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
+        })
+    }
+
+    /// The client does not want its call any more.
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::SeqCst);
+        self.cancelled.notify_waiters();
+    }
+
+    /// Returns once there is something to tell the client.
+    pub(super) async fn has_news(&self) {
+        loop {
+            let news = self.news.notified();
+            if self.has_something() {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// Whether something waits to be told.
+    pub(super) fn has_something(&self) -> bool {
+        !self.queue().is_empty()
+    }
+
+    /// The next message to the client, if there is one.
+    pub(super) fn take_news(&self) -> Option<String> {
+        self.queue().pop_front()
+    }
+
+    /// Tells of progress in a run that is not over yet.
+    pub(super) fn tick(&self, progress: u64, message: &str) {
+        if let Some(token) = &self.progress_token {
+            let params = format!(r#"{{"progressToken":{token},"progress":{progress},"message":{}}}"#, quoted(message));
+            self.push(notification("notifications/progress", &params), true);
+        }
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, VecDeque<String>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, message: String, may_be_dropped: bool) {
+        let mut queue = self.queue();
+        if !may_be_dropped || queue.len() < MOST_PROGRESS {
+            queue.push_back(message);
+            drop(queue);
+            self.news.notify_one();
+        }
+    }
+}
+
+/// A notification.
+pub(super) fn notification(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+}
+
+#[async_trait]
+impl McpChannel for CallChannel {
+    fn progress(&self, params: &JsonText) {
+        let (Some(token), Some(mut params)) = (&self.progress_token, Members::of(params.as_str())) else { return };
+        params.set("progressToken", token.clone());
+        self.push(notification("notifications/progress", &params.to_text()), true);
+    }
+
+    async fn ask(&self, method: &str, params: &JsonText) -> Option<Said> {
+        let questioning = self.questioning.as_ref()?;
+        let id = (questioning.new_id)();
+        let (waiting, answer) = oneshot::channel();
+        let questions = &questioning.state.questions;
+        questions.0.insert(id.clone(), (questioning.asked, waiting));
+        let _open = Open(questions, &id);
+        let (id, method) = (quoted(&id), quoted(method));
+        let question = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{}}}"#, params.as_str());
+        self.push(question, false);
+        tokio::select! {
+            answer = answer => answer.ok(),
+            () = self.cancelled() => None,
+            () = tokio::time::sleep(questioning.patience) => None,
+        }
+    }
+
+    async fn cancelled(&self) {
+        loop {
+            let told = self.cancelled.notified();
+            if self.is_cancelled.load(Ordering::SeqCst) {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use uuid::Uuid;
+
+    fn asked(session: u8) -> Asked {
+        Asked { key: KeyId::from_uuid(Uuid::nil()), session: [session; 16] }
+    }
+
+    fn channel(state: &Arc<McpState>) -> Arc<CallChannel> {
+        let (state, new_id) = (Arc::clone(state), Box::new(|| "q-1".to_owned()));
+        let questioning = Questioning { state, asked: asked(1), patience: Duration::from_secs(600), new_id };
+        CallChannel::new(Some("\"t\"".to_owned()), Some(questioning))
+    }
+
+    fn json(text: &str) -> JsonText {
+        JsonText::parse(text).expect("JSON")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_whoever_was_asked_answers_and_only_once() {
+        let state = Arc::new(McpState::default());
+        let channel = channel(&state);
+        let params = json(r#"{"message":"?"}"#);
+        let asking = channel.ask("elicitation/create", &params);
+        tokio::pin!(asking);
+        assert!((&mut asking).now_or_never().is_none());
+        channel.has_news().await;
+        let question = channel.take_news().expect("a question");
+        assert_eq!(question, r#"{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{"message":"?"}}"#);
+        let yes = || Ok(json(r#"{"action":"accept"}"#));
+        assert!(!state.questions.answer("q-1", asked(2), yes()), "another session");
+        assert!(!state.questions.answer("q-2", asked(1), yes()), "another question");
+        assert!(state.questions.answer("q-1", asked(1), yes()));
+        assert!(!state.questions.answer("q-1", asked(1), yes()), "once");
+        assert_eq!(asking.await, Some(yes()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_ends_with_its_time_or_its_call() {
+        let state = Arc::new(McpState::default());
+        let channel = channel(&state);
+        assert_eq!(channel.ask("m", &json("{}")).await, None, "nobody answered in time");
+        assert!(state.questions.0.is_empty());
+        channel.cancel();
+        channel.cancelled().await;
+        assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None));
+        assert!(state.questions.0.is_empty());
+    }
+
+    #[test]
+    fn progress_is_told_under_the_clients_own_token_and_never_piles_up() {
+        let channel = channel(&Arc::default());
+        channel.progress(&json(r#"{"progressToken":7,"progress":0.50,"x":[]}"#));
+        let told = channel.take_news().expect("progress");
+        let params = r#"{"progressToken":"t","progress":0.50,"x":[]}"#;
+        assert_eq!(told, format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#));
+        for n in 0..1_000 {
+            channel.tick(n, "waiting");
+        }
+        assert_eq!(std::iter::from_fn(|| channel.take_news()).count(), MOST_PROGRESS);
+        let silent = CallChannel::new(None, None);
+        silent.tick(1, "waiting");
+        assert_eq!(silent.take_news(), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! Runs that are not over when they could be answered, and clients that go away meanwhile.
+//!
+//! A client of the earlier era that goes away leaves its call to its end. One of the present era takes back what was not
+//! sent yet; what was sent is never cut off, whoever waits for it.
+
+use super::channel::CallChannel;
+use super::stream::Going;
+use crate::domain::ids::RunId;
+use crate::domain::run::{Run, RunStatus};
+use crate::engine::Engine;
+use crate::engine::access::AgentAccess;
+use crate::engine::run::{RunRefusal, RunReply};
+use futures_util::future::BoxFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+/// How often a client that waits for a run is told that it still goes on.
+const TICK: Duration = Duration::from_secs(5);
+
+/// A run that nobody tells of is looked at again so soon.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Waits for an open run until then; answers it as it stands.
+pub(super) async fn until_over(
+    engine: &Engine,
+    access: &AgentAccess,
+    mut run: Arc<Run>,
+    channel: &CallChannel,
+    until: Instant,
+) -> Arc<Run> {
+    let mut ticks = 0;
+    let mut next_tick = Instant::now() + TICK;
+    while run.outcome.status.is_open() && Instant::now() < until {
+        let (asked, seen) = (Instant::now(), run.outcome.status);
+        let wait = next_tick.min(until).saturating_duration_since(asked);
+        let found = tokio::select! {
+            found = engine.agent_run(access, run.intent.id, Some(wait)) => found,
+            // What waits for a callback or a person does not end within a stop.
+            () = engine.stopped() => return run,
+        };
+        // A run that was there and cannot be read now is told of as it was.
+        let Ok(found) = found else { return run };
+        run = found;
+        if Instant::now() >= next_tick {
+            ticks += 1;
+            next_tick += TICK;
+            channel.tick(ticks, status_message(&run));
+        } else if run.outcome.status == seen {
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+    run
+}
+
+/// What is told of a run that goes on.
+pub(super) fn status_message(run: &Run) -> &'static str {
+    match run.outcome.status {
+        RunStatus::AwaitingApproval => "waiting for a person's approval; nothing was sent yet",
+        RunStatus::Pending if !run.outcome.started => "about to be sent",
+        RunStatus::Inspecting => "something was sent, and its outcome is being looked for",
+        RunStatus::Pending
+        | RunStatus::Started
+        | RunStatus::Completed
+        | RunStatus::Failed
+        | RunStatus::Denied
+        | RunStatus::Expired
+        | RunStatus::Cancelled
+        | RunStatus::Uncertain => "the tool is at work",
+    }
+}
+
+/// Cancels a run of which nothing was sent.
+async fn give_up(engine: &Engine, access: &AgentAccess, id: RunId) {
+    // Whatever cannot be looked at now ends by its own time.
+    let Ok(run) = engine.agent_run(access, id, None).await else { return };
+    let nothing_was_sent = match run.outcome.status {
+        RunStatus::AwaitingApproval => true,
+        RunStatus::Pending => !run.outcome.started,
+        RunStatus::Started
+        | RunStatus::Completed
+        | RunStatus::Failed
+        | RunStatus::Denied
+        | RunStatus::Expired
+        | RunStatus::Cancelled
+        | RunStatus::Inspecting
+        | RunStatus::Uncertain => false,
+    };
+    if nothing_was_sent {
+        let _ = engine.cancel_run(access, id).await;
+    }
+}
+
+/// Works in a task of its own, if there is a runtime left to work in.
+fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(work);
+    }
+}
+
+/// Cancels what was not sent, unless somebody waits to the end.
+pub(super) struct GivenUpOnDrop(Option<(Engine, AgentAccess, RunId)>);
+
+impl GivenUpOnDrop {
+    pub(super) fn new(engine: &Engine, access: &AgentAccess, run: &Run) -> Self {
+        Self(Some((engine.clone(), access.clone(), run.intent.id)))
+    }
+
+    /// It was waited for.
+    pub(super) fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GivenUpOnDrop {
+    fn drop(&mut self) {
+        if let Some((engine, access, id)) = self.0.take() {
+            spawn(async move { give_up(&engine, &access, id).await });
+        }
+    }
+}
+
+/// A run being asked for that may turn out to be held: dropped meanwhile, it is asked for to the end and then given up.
+pub(super) struct Asking {
+    work: Option<BoxFuture<'static, Result<RunReply, RunRefusal>>>,
+    engine: Engine,
+    access: AgentAccess,
+}
+
+impl Asking {
+    pub(super) fn new(
+        engine: &Engine,
+        access: &AgentAccess,
+        work: BoxFuture<'static, Result<RunReply, RunRefusal>>,
+    ) -> Self {
+        Self { work: Some(work), engine: engine.clone(), access: access.clone() }
+    }
+}
+
+impl Future for Asking {
+    type Output = Result<RunReply, RunRefusal>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let work = self.work.as_mut().expect("a future is not polled after its end");
+        let polled = work.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            let (engine, access) = (self.engine.clone(), self.access.clone());
+            spawn(async move {
+                if let Ok(RunReply::Run(run) | RunReply::Replay(run)) = work.await {
+                    give_up(&engine, &access, run.intent.id).await;
+                }
+            });
+        }
+    }
+}
+
+/// A call of the earlier era: it goes on when nobody reads its answer any more.
+pub(super) struct Detached(Option<Going>);
+
+impl Detached {
+    pub(super) fn new(going: Going) -> Self {
+        Self(Some(going))
+    }
+}
+
+impl Future for Detached {
+    type Output = Option<super::reply::Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let going = self.0.as_mut().expect("a future is not polled after its end");
+        let polled = going.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        if let Some(going) = self.0.take() {
+            spawn(async move {
+                let _ = going.await;
+            });
+        }
+    }
+}
+
+/// A call of the present era: when nobody reads its answer any more it is cancelled, as far as it can be.
+pub(super) struct CancelledOnDrop(Option<Arc<CallChannel>>);
+
+impl CancelledOnDrop {
+    pub(super) fn new(channel: &Arc<CallChannel>) -> Self {
+        Self(Some(Arc::clone(channel)))
+    }
+
+    /// It was waited for.
+    pub(super) fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelledOnDrop {
+    fn drop(&mut self) {
+        if let Some(channel) = self.0.take() {
+            channel.cancel();
+        }
+    }
+}
