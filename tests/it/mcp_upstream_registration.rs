@@ -120,7 +120,10 @@ fn trust_and_default_risk_are_for_mcp_alone() {
             "auth": { "value": "v" }, "manifest": { "tools": [] } });
         body[member] = value.clone();
         let problem = tenant.post("/v1/endpoints", &body).problem(400, "invalid_request");
-        assert!(problem["detail"].as_str().is_some_and(|detail| detail.starts_with(&format!("/{member}: "))), "{problem}");
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.starts_with(&format!("/{member}: "))),
+            "{problem}"
+        );
     }
     let plain = json!({ "name": "t", "dialect": "topology", "base_url": "http://127.0.0.1:1",
         "auth": { "value": "v" }, "manifest": { "tools": [] } });

@@ -32,6 +32,10 @@ type Always = Arc<dyn Fn(&Received) -> Reply + Send + Sync>;
 
 struct State {
     era: Era,
+    /// How a legacy server answers what is asked in the modern era; as it answers anything else, when not set.
+    refusal: Option<Always>,
+    /// Calls that were run.
+    executed: usize,
     /// It says that it announces changes.
     announces: bool,
     tools: Vec<Value>,
@@ -55,6 +59,8 @@ impl McpServer {
     pub(crate) fn start(era: Era, tools: &[Value]) -> Self {
         let state = Arc::new(Mutex::new(State {
             era,
+            refusal: None,
+            executed: 0,
             announces: false,
             tools: tools.to_vec(),
             page_size: usize::MAX,
@@ -111,6 +117,11 @@ impl McpServer {
         state.sessions.clear();
     }
 
+    /// Answers what is asked in the modern era so.
+    pub(crate) fn refuse(&self, answer: impl Fn(&Received) -> Reply + Send + Sync + 'static) {
+        lock(&self.state).refusal = Some(Arc::new(answer));
+    }
+
     /// Offers these tools from now on.
     pub(crate) fn offer(&self, tools: &[Value]) {
         lock(&self.state).tools = tools.to_vec();
@@ -162,6 +173,11 @@ impl McpServer {
 
     pub(crate) fn calls(&self) -> Vec<Received> {
         self.requests("tools/call")
+    }
+
+    /// How many calls were run, of those that were not answered by a script.
+    pub(crate) fn executed(&self) -> usize {
+        lock(&self.state).executed
     }
 
     #[track_caller]
@@ -294,7 +310,10 @@ fn usual(state: &mut State, announcements: &Arc<Mutex<VecDeque<Vec<u8>>>>, reque
             accepted()
         }
         "tools/list" => answer(request, &page(state, request)),
-        "tools/call" => answer(request, &said("done")),
+        "tools/call" => {
+            state.executed += 1;
+            answer(request, &said("done"))
+        }
         "GET" if state.announces => stream(vec![Step::Relay(Arc::clone(announcements))]),
         "GET" => Reply::text(405, ""),
         "subscriptions/listen" if state.announces => {
@@ -335,6 +354,9 @@ fn modern_refusal(request: &Received, method: &str) -> Option<Reply> {
 
 /// What a legacy server refuses: requests outside of a session, before its opening, or of an unknown version.
 fn legacy_refusal(state: &State, request: &Received, method: &str) -> Option<Reply> {
+    if let Some(refusal) = state.refusal.as_ref().filter(|_| request.header("mcp-protocol-version") == Some(MODERN)) {
+        return Some(refusal(request));
+    }
     if method == "initialize" {
         let offered = request.json()["params"]["protocolVersion"] == LEGACY;
         return (!offered || !takes_both(request)).then(|| failure(request, 400, -32602, "Invalid initialize"));
