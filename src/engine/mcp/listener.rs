@@ -8,7 +8,7 @@ use super::dialogues::Party;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::SseReader;
 use crate::dialects::mcp::{self, Dialogue, words};
-use crate::domain::endpoint::{EndpointState, SharedEndpoint};
+use crate::domain::endpoint::SharedEndpoint;
 use crate::domain::ids::{EndpointId, OrgId};
 use crate::domain::org::OrgState;
 use crate::domain::tool::Dialect;
@@ -246,6 +246,8 @@ fn heard(message: &str) -> News {
     }
 }
 
+/// A server that was spoken with once, also one that is away at the moment.
 fn is_heard(endpoint: &SharedEndpoint) -> bool {
-    endpoint.settings.dialect == Dialect::Mcp && endpoint.state() == EndpointState::Connected
+    let settings = &endpoint.settings;
+    settings.dialect == Dialect::Mcp && settings.enabled && endpoint.sync.protocol_version.is_some()
 }
