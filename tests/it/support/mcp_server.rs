@@ -27,6 +27,9 @@ pub(crate) enum Era {
     LegacyWithoutSessions,
 }
 
+/// The server's own handle on its announcements, and the one of whoever answers requests; any other is a listener's.
+const OWN_HANDLES: usize = 2;
+
 type Once = Box<dyn FnOnce(&Received) -> Reply + Send>;
 type Always = Arc<dyn Fn(&Received) -> Reply + Send + Sync>;
 
@@ -155,6 +158,11 @@ impl McpServer {
     /// Tells whoever listens that the tools have changed.
     pub(crate) fn announce(&self) {
         lock(&self.announcements).push_back(bytes_of(&list_changed()));
+    }
+
+    /// How many listen for announcements now.
+    pub(crate) fn listeners(&self) -> usize {
+        Arc::strong_count(&self.announcements) - OWN_HANDLES
     }
 
     /// Everything that was sent, in order.
