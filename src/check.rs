@@ -10,6 +10,7 @@
 mod agent_provider;
 mod callback;
 mod manifest;
+mod mcp;
 mod median;
 mod report;
 mod sample;
@@ -77,7 +78,7 @@ pub struct CheckOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFault {
     /// The address cannot be one of a provider.
-    #[error("{0} is not an http or https URL without query and fragment")]
+    #[error("{0} is not an http or https URL without query (but for mcp) and fragment")]
     BadUrl(String),
     /// The credentials are those of another dialect.
     #[error("these are not the credentials of the dialect {}", .0.as_str())]
@@ -110,7 +111,7 @@ pub async fn run(options: &CheckOptions, sink: &mut dyn FnMut(&Line)) -> Result<
         Dialect::Topology => topology::check(&mut session, options).await?,
         Dialect::AgentProvider => agent_provider::check(&mut session, options).await,
         Dialect::Median => median::check(&mut session, options).await,
-        Dialect::Mcp => return Err(CheckFault::WrongCredentials(options.dialect)),
+        Dialect::Mcp => mcp::check(&mut session, options).await,
     }
     Ok(session.report.summary())
 }
@@ -146,7 +147,9 @@ fn settings(options: &CheckOptions) -> Result<EndpointSettings, CheckFault> {
 fn base_url(dialect: Dialect, text: &str) -> Result<String, CheckFault> {
     let bad = || CheckFault::BadUrl(text.to_owned());
     let url = Url::parse(text).map_err(|_| bad())?;
-    let is_plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+    // The URL of an MCP server is called as it is; those of the others are continued.
+    let is_whole = url.query().is_none() || dialect == Dialect::Mcp;
+    let is_plain = matches!(url.scheme(), "http" | "https") && is_whole && url.fragment().is_none();
     if !is_plain || !url.has_host() {
         return Err(bad());
     }

@@ -6,6 +6,7 @@ pub mod bare;
 pub mod fixture;
 pub mod gateway;
 pub mod load;
+pub mod mcp_server;
 pub mod process;
 pub mod provider;
 pub mod receipts;

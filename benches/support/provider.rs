@@ -19,6 +19,11 @@ pub fn serve(address: SocketAddr) -> ! {
 
 /// Serves until the process ends, with the body that `answer` makes of a request's head.
 pub fn serve_with(address: SocketAddr, answer: impl Fn(&str) -> Cow<'static, str> + 'static) -> ! {
+    serve_exchanges(address, move |head, _| answer(head))
+}
+
+/// Serves until the process ends, with the body that `answer` makes of a request's head and body.
+pub fn serve_exchanges(address: SocketAddr, answer: impl Fn(&str, &[u8]) -> Cow<'static, str> + 'static) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let answer = Rc::new(answer);
     tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -31,7 +36,7 @@ pub fn serve_with(address: SocketAddr, answer: impl Fn(&str) -> Cow<'static, str
     })
 }
 
-async fn talk(mut stream: TcpStream, answer: Rc<impl Fn(&str) -> Cow<'static, str>>) {
+async fn talk(mut stream: TcpStream, answer: Rc<impl Fn(&str, &[u8]) -> Cow<'static, str>>) {
     let mut buffer = Vec::with_capacity(8192);
     loop {
         let Some((head, length)) = complete(&buffer) else {
@@ -40,7 +45,8 @@ async fn talk(mut stream: TcpStream, answer: Rc<impl Fn(&str) -> Cow<'static, st
                 Ok(_) => continue,
             }
         };
-        let body = answer(std::str::from_utf8(&buffer[..head]).expect("a head is text"));
+        let text = std::str::from_utf8(&buffer[..head]).expect("a head is text");
+        let body = answer(text, &buffer[head..head + length]);
         buffer.drain(..head + length);
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

@@ -78,7 +78,10 @@ impl<'a> Session<'a> {
         request: &OutboundRequest,
         signature: Option<String>,
     ) -> Result<Answer, String> {
-        let mut headers = vec![("accept".to_owned(), "application/json".to_owned())];
+        let mut headers = Vec::with_capacity(request.headers.len() + 2);
+        if !request.headers.iter().any(|(name, _)| name == "accept") {
+            headers.push(("accept".to_owned(), "application/json".to_owned()));
+        }
         headers.extend(request.headers.iter().map(|(name, value)| (name.clone().into_owned(), value.clone())));
         headers.extend(signature.map(|signature| ("median-signature".to_owned(), signature)));
         let (method, body) = match request.method {

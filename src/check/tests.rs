@@ -1,6 +1,7 @@
 //! Good providers pass every rule; one that breaks a rule fails at that rule's line and at no other.
 
 mod agent_provider;
+mod mcp;
 mod median;
 mod topology;
 

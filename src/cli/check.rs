@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) struct CheckArgs {
     /// Where the provider is, as an endpoint is registered.
     url: String,
-    /// The protocol it speaks: topology, agent-provider or median.
+    /// The protocol it speaks: topology, agent-provider, median or mcp.
     #[arg(long)]
     dialect: String,
     #[command(flatten)]
@@ -45,13 +45,13 @@ pub(super) struct CheckArgs {
     json: bool,
 }
 
-/// What the provider expects. Each secret may be given as @FILE or - to keep it out of the process list.
+/// What the provider expects; an MCP server may expect nothing. Each secret may be given as @FILE or - to keep it out of the process list.
 #[derive(Args)]
 struct CheckAuth {
-    /// Topology: the header that holds the secret, such as X-Auth=SECRET (or X-Auth=@FILE, or X-Auth=-).
+    /// Topology, mcp: the header that holds the secret, such as X-Auth=SECRET (or X-Auth=@FILE, or X-Auth=-).
     #[arg(long, value_name = "NAME=SECRET")]
     header: Option<String>,
-    /// Agent-provider: the bearer token (or @FILE, or -).
+    /// Agent-provider, mcp: the bearer token (or @FILE, or -).
     #[arg(long, value_name = "TOKEN")]
     bearer: Option<String>,
     /// Median: the secret requests are signed with (or @FILE, or -).

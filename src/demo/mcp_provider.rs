@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 
+/// The revisions that are spoken.
+const SUPPORTED: [&str; 2] = [words::MODERN_VERSION, words::LEGACY_VERSIONS[0]];
+
 /// How an MCP provider behaves.
 #[derive(Clone)]
 pub struct McpOptions {
@@ -91,34 +94,47 @@ async fn receive(state: Data<State>, request: HttpRequest, body: Bytes) -> HttpR
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return HttpResponse::BadRequest().finish();
     };
+    if !message.is_object() {
+        return HttpResponse::BadRequest().finish();
+    }
     if message.get("id").is_none() {
         return HttpResponse::Accepted().finish();
     }
     let answer = if message["params"]["_meta"].get(words::META_VERSION).is_some() {
-        check_headers(&request, &message).and_then(|()| state.answer(&message).map(complete))
+        check(&request, &message).and_then(|()| state.answer(&message).map(complete))
     } else {
         state.answer_legacy(&message)
     };
     match answer {
         Ok(result) => HttpResponse::Ok().json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })),
         Err(Refusal { status, code, message: sentence }) => {
-            let error = json!({ "code": code, "message": sentence });
+            let mut error = json!({ "code": code, "message": sentence });
+            if code == words::UNSUPPORTED_VERSION {
+                let requested = &message["params"]["_meta"][words::META_VERSION];
+                error["data"] = json!({ "supported": SUPPORTED, "requested": requested });
+            }
             HttpResponse::build(status).json(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
         }
     }
 }
 
-/// Headers and body have to say the same.
-fn check_headers(request: &HttpRequest, message: &Value) -> Result<(), Refusal> {
+/// Headers and body have to say the same, in the one revision of this era, and of whom.
+fn check(request: &HttpRequest, message: &Value) -> Result<(), Refusal> {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = message["params"]["name"].as_str().unwrap_or_default();
     let says_the_same = header("mcp-protocol-version") == message["params"]["_meta"][words::META_VERSION]
         && header("mcp-method") == message["method"]
         && decoded_header(header("mcp-name")).is_some_and(|said| said == name);
+    let meta = &message["params"]["_meta"];
     if !says_the_same {
-        return Err(refusal(StatusCode::BAD_REQUEST, words::HEADER_MISMATCH, "headers and body differ"));
+        Err(refusal(StatusCode::BAD_REQUEST, words::HEADER_MISMATCH, "headers and body differ"))
+    } else if meta[words::META_VERSION] != words::MODERN_VERSION {
+        Err(refusal(StatusCode::BAD_REQUEST, words::UNSUPPORTED_VERSION, "the revision is not spoken"))
+    } else if !meta[words::META_CLIENT_CAPABILITIES].is_object() {
+        Err(refusal(StatusCode::BAD_REQUEST, words::INVALID_PARAMS, "the client does not say what it can do"))
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// Results of the present era say what they are.
@@ -131,7 +147,7 @@ impl State {
     fn answer(&self, message: &Value) -> Result<Value, Refusal> {
         match message["method"].as_str().unwrap_or_default() {
             "server/discover" => Ok(json!({
-                "supportedVersions": [words::MODERN_VERSION, words::LEGACY_VERSIONS[0]],
+                "supportedVersions": SUPPORTED,
                 "capabilities": { "tools": {} },
                 "ttlMs": 60_000, "cacheScope": "private",
             })),

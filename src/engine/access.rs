@@ -67,7 +67,7 @@ impl AgentAccess {
         &self.org
     }
 
-    /// Tells of every newer snapshot of the organization; ends when the organization leaves this node or starts anew.
+    /// Tells whenever something of the organization has changed; ends when the organization leaves this node or starts anew.
     /// While somebody listens it is not let go for being idle.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.org.changes()

@@ -145,9 +145,12 @@ pub struct VisibleSet {
     by_id: Box<[Arc<CatalogTool>]>,
     rendered: OnceLock<Rendered>,
     /// Names that protocols without dots show otherwise than they are, each with its place in `by_name`.
-    by_shown_name: OnceLock<Box<[(Box<str>, usize)]>>,
+    by_shown_name: OnceLock<Box<[ShownName]>>,
     shown: [OnceLock<ShownTools>; 2],
 }
+
+/// A name as it is shown, and the place of its tool.
+type ShownName = (Box<str>, usize);
 
 /// Whom tools are shown to over MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,10 +332,9 @@ impl Catalog {
 }
 
 /// Two names of an organization never become one: those that differ only by a separator clash.
-fn shown_names(by_name: &[Arc<CatalogTool>]) -> Box<[(Box<str>, usize)]> {
+fn shown_names(by_name: &[Arc<CatalogTool>]) -> Box<[ShownName]> {
     let dotted = by_name.iter().enumerate().filter(|(_, tool)| tool.name().contains('.'));
-    let mut shown: Vec<(Box<str>, usize)> =
-        dotted.map(|(at, tool)| (naming::without_dots(tool.name()).into(), at)).collect();
+    let mut shown: Vec<ShownName> = dotted.map(|(at, tool)| (naming::without_dots(tool.name()).into(), at)).collect();
     shown.sort_unstable();
     shown.into()
 }

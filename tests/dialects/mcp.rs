@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
-use toolgate::dialects::mcp::{self, Dialogue, MAX_PAGES, Page, Pages, Sign, ToolCall, ToolResult};
+use toolgate::dialects::mcp::{self, Dialogue, MAX_PAGES, Opened, Page, Pages, Sign, ToolCall, ToolResult};
 use toolgate::dialects::{Method, OutboundRequest};
 use toolgate::domain::endpoint::{EndpointAuth, EndpointSettings};
 use toolgate::domain::json::JsonText;
@@ -191,17 +191,15 @@ struct VersionFixture {
     why: String,
     result: String,
     expected: Option<String>,
+    #[serde(default)]
+    announces_changes: bool,
 }
 
 #[test]
 fn an_earlier_server_chooses_a_revision_that_is_spoken() {
     for fixture in list::<VersionFixture>("versions.json") {
-        assert_eq!(
-            mcp::decode_opened(&raw(&fixture.result)).map(|opened| opened.version),
-            fixture.expected,
-            "{}",
-            fixture.why
-        );
+        let expected = fixture.expected.map(|version| Opened { version, announces_changes: fixture.announces_changes });
+        assert_eq!(mcp::decode_opened(&raw(&fixture.result)), expected, "{}", fixture.why);
     }
 }
 

@@ -366,7 +366,10 @@ fn every_route_answers_whatever_is_thrown_at_it() {
                 connection.hang_up();
                 hung_up += 1;
             } else if answer.status >= 400 && method != "HEAD" {
-                assert_eq!(answer.json()["status"], answer.status, "{}", shown());
+                let told = answer.json();
+                // MCP has words of its own for what is wrong with its messages.
+                let is_rpc = told["jsonrpc"] == "2.0" && told["error"]["code"].is_i64();
+                assert!(told["status"] == answer.status || is_rpc, "{told}: {}", shown());
             }
             by_class[usize::from(answer.status / 100)] += 1;
             before = format!("{}, answered {} {:?}", shown(), answer.status, answer.headers);

@@ -3,7 +3,7 @@
 use crate::support::eventually;
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{
-    Era, LEGACY, MODERN, McpServer, event, failure, list_changed, response, said, stream, tool,
+    Answering, Era, LEGACY, MODERN, McpServer, event, failure, list_changed, response, said, stream, tool,
 };
 use crate::support::provider::{Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
@@ -82,7 +82,7 @@ fn a_server_that_announces_nothing_gets_no_stream() {
         for _ in 0..3 {
             tenant.call("act", &json!({}));
             tenant.sync(&endpoint);
-            tenant.patch(&format!("/v1/tools/act"), &json!({ "timeout_ms": 1000 })).expect(200);
+            tenant.patch("/v1/tools/act", &json!({ "timeout_ms": 1000 })).expect(200);
         }
         assert_eq!(server.count(listening(era)), asks, "{era:?}");
     }
@@ -91,7 +91,7 @@ fn a_server_that_announces_nothing_gets_no_stream() {
 /// What refuses the stream, or acknowledges it without what was asked for, is not asked again.
 #[test]
 fn a_server_that_offers_less_than_it_says_is_left_alone() {
-    let refusals: [fn(&crate::support::provider::Received) -> Reply; 4] = [
+    let refusals: [Answering; 4] = [
         |_| Reply::text(405, ""),
         |request| failure(request, 200, -32601, "Method not found"),
         |request| failure(request, 404, -32601, "Method not found"),
@@ -144,9 +144,9 @@ fn a_stream_outlives_the_session() {
     eventually("the new set is there", || (tenant.listed() == ["mcp:new"]).then_some(()));
 }
 
-/// However often it is announced: once at once, and once more for what came meanwhile.
+/// However often it is announced: a few times at once, and then now and then, the last of them not forgotten.
 #[test]
-fn a_storm_of_announcements_is_one_or_two_syncs() {
+fn a_storm_of_announcements_is_a_few_syncs() {
     let server = McpServer::modern(&[tool("act")]).announcing();
     let (_gate, tenant, endpoint) = world(&server);
     eventually("it is listened to", || (server.count("subscriptions/listen") == 1).then_some(()));
@@ -157,11 +157,11 @@ fn a_storm_of_announcements_is_one_or_two_syncs() {
         stream(steps)
     });
     tenant.call("act", &json!({}));
-    eventually("what came meanwhile counts too", || (announced(&tenant, &endpoint) == 2).then_some(()));
     server.offer(&[tool("new")]);
     server.announce();
-    eventually("and what comes later", || (tenant.listed() == ["mcp:new"]).then_some(()));
-    assert_eq!(announced(&tenant, &endpoint), 3);
+    eventually("the last of them counts too", || (tenant.listed() == ["mcp:new"]).then_some(()));
+    let syncs = announced(&tenant, &endpoint);
+    assert!((1..=10).contains(&syncs), "{syncs} syncs");
 }
 
 #[test]

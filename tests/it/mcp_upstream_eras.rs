@@ -3,7 +3,8 @@
 use crate::support::eventually;
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{
-    Era, LEGACY, MODERN, McpServer, answer, failure, failure_without_id, method_of, other_versions, read, tool,
+    Answering, Era, LEGACY, MODERN, McpServer, answer, failure, failure_without_id, method_of, other_versions, read,
+    tool,
 };
 use crate::support::provider::{Received, Reply};
 use crate::support::tenant::{Registered, Tenant};
@@ -43,7 +44,7 @@ fn a_modern_server_is_asked_without_any_opening() {
 /// Some answer a bare 400, others that the method is unknown, others with an error that names no request.
 #[test]
 fn whoever_does_not_know_the_present_era_is_taken_for_a_legacy_server() {
-    let refusals: [(&str, fn(&Received) -> Reply); 11] = [
+    let refusals: [(&str, Answering); 11] = [
         ("bare 400", |_| Reply::text(400, "")),
         ("bare 404", |_| Reply::text(404, "not found")),
         ("bare 405", |_| Reply::text(405, "")),

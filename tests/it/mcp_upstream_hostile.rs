@@ -1,7 +1,9 @@
 //! MCP servers that mean no good, or do not know better.
 
 use crate::support::gate::Gate;
-use crate::support::mcp_server::{Era, McpServer, answer, answer_text, event, read, response, said, stream, tool};
+use crate::support::mcp_server::{
+    Era, McpServer, Once, answer, answer_text, event, read, response, said, stream, tool,
+};
 use crate::support::provider::{Latch, Provider, Received, Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::{Value, json};
@@ -200,7 +202,7 @@ fn what_cannot_be_read_is_told_as_a_breach() {
             body[at] = 0xff;
             body
         };
-        let breaches: [Box<dyn FnOnce(&Received) -> Reply + Send>; 5] = [
+        let breaches: [Once; 5] = [
             Box::new(move |request| Reply::Http { status: 200, headers: Vec::new(), body: not_utf8(request) }),
             Box::new(move |request| {
                 let data = [b"data: ".to_vec(), not_utf8(request), b"\n\n".to_vec()].concat();

@@ -2,7 +2,7 @@
 
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{
-    Era, McpServer, answer, event, failure, list_changed, response, stream, tool, tool_with,
+    Answering, Era, McpServer, answer, event, failure, list_changed, response, stream, tool, tool_with,
 };
 use crate::support::provider::{Latch, Received, Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
@@ -229,7 +229,7 @@ fn a_listing_is_tried_again_where_that_helps() {
 
 #[test]
 fn what_is_no_list_is_told_as_what_it_is() {
-    let not_lists: [(&str, fn(&Received) -> Reply); 9] = [
+    let not_lists: [(&str, Answering); 9] = [
         ("bad_manifest", |request| answer(request, &json!({ "resultType": "complete" }))),
         ("bad_manifest", |request| answer(request, &json!({ "resultType": "complete", "tools": {} }))),
         ("bad_manifest", |request| answer(request, &json!({ "resultType": "complete", "tools": [], "nextCursor": 1 }))),

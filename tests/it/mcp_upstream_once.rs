@@ -2,7 +2,7 @@
 
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{
-    Era, McpServer, answer, event, event_with_id, method_of, read, response, said, stream, tool,
+    Answering, Era, McpServer, answer, event, event_with_id, method_of, read, response, said, stream, tool,
 };
 use crate::support::provider::{Latch, Received, Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
@@ -60,7 +60,7 @@ fn a_server_that_is_not_there_was_not_called() {
 
 #[test]
 fn a_broken_exchange_leaves_the_outcome_open_unless_the_tool_only_reads() {
-    let broken: [(&str, &str, fn(&Received) -> Reply); 9] = [
+    let broken: [(&str, &str, Answering); 9] = [
         ("no answer", "provider_error", |_| Reply::Hangup),
         ("half a head", "provider_error", |_| Reply::Raw(b"HTTP/1.1 200 O".to_vec())),
         ("half a body", "provider_error", |_| {

@@ -1,7 +1,7 @@
 //! Sessions with MCP servers of the earlier era: opened once, shared, and opened anew when they are forgotten.
 
 use crate::support::gate::Gate;
-use crate::support::mcp_server::{Era, McpServer, answer, failure_without_id, method_of, tool};
+use crate::support::mcp_server::{Answering, Era, McpServer, answer, failure_without_id, method_of, tool};
 use crate::support::provider::{Latch, Received, Reply};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn one_session_serves_listings_and_calls() {
 // agentgateway#3622: an expired session of a server killed its tools for ever.
 #[test]
 fn a_forgotten_session_is_opened_anew_once_and_the_call_made_again_once() {
-    let refusals: [(&str, Option<fn(&Received) -> Reply>); 6] = [
+    let refusals: [(&str, Option<Answering>); 6] = [
         ("as the server does", None),
         ("bare 404", Some(|_| Reply::text(404, ""))),
         ("404 and text", Some(|_| Reply::text(404, "Session not found"))),
@@ -187,7 +187,7 @@ fn another_organization_has_another_session() {
 fn an_opening_may_be_answered_in_any_good_way() {
     let gate = Gate::start();
     let tenant = gate.tenant("acme");
-    let good: [fn(&Received) -> Reply; 4] = [
+    let good: [Answering; 4] = [
         |_| Reply::text(200, ""),
         |_| Reply::text(202, "null"),
         |_| Reply::Http { status: 204, headers: Vec::new(), body: Vec::new() },

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use toolgate::demo::agent_provider::{AgentProvider, AgentProviderOptions};
+use toolgate::demo::mcp_provider::{McpOptions, McpProvider};
 use toolgate::demo::median_provider::{MedianOptions, MedianProvider};
 use toolgate::demo::topology_provider::{TopologyOptions, TopologyProvider};
 use toolgate::domain::secret::Secret;
@@ -18,6 +19,7 @@ struct Providers {
     topology: String,
     agent_provider: String,
     median: String,
+    mcp: String,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,13 +34,15 @@ impl Providers {
                 topology.set_callback_secret(Secret::new(CALLBACK_SECRET));
                 let agent_provider = AgentProvider::start(AgentProviderOptions::default()).expect("a free port");
                 let median = MedianProvider::start(MedianOptions::default()).expect("a free port");
-                urls.send([topology.url(), agent_provider.url(), median.url()].map(str::to_owned))
-                    .expect("the test waits");
+                let mcp = McpProvider::start(McpOptions::default()).expect("a free port");
+                let [topology, agent_provider, median] =
+                    [topology.url(), agent_provider.url(), median.url()].map(str::to_owned);
+                urls.send([topology, agent_provider, median, mcp.url()]).expect("the test waits");
                 let _ = ended.await;
             });
         });
-        let [topology, agent_provider, median] = started.recv().expect("the providers start");
-        Self { topology, agent_provider, median, end: Some(end), thread: Some(thread) }
+        let [topology, agent_provider, median, mcp] = started.recv().expect("the providers start");
+        Self { topology, agent_provider, median, mcp, end: Some(end), thread: Some(thread) }
     }
 }
 
@@ -82,6 +86,18 @@ fn good_providers_pass() {
 }
 
 #[test]
+fn a_good_mcp_server_passes() {
+    let providers = Providers::start();
+    let bearer = McpOptions::default().bearer;
+    let call = ["--tool", "search_products", "--args", r#"{"words": "tea"}"#];
+    let (output, said) =
+        check(&[[&*providers.mcp, "--dialect", "mcp", "--bearer", &bearer].as_slice(), &call].concat());
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // No argument of its tools stands in a header.
+    assert!(said.lines().count() > 30 && said.ends_with(" ok, 0 failed, 1 skipped\n"), "{said}");
+}
+
+#[test]
 fn a_breach_is_a_line_and_exit_1() {
     let providers = Providers::start();
     let (output, said) = check(&[&providers.median, "--dialect", "median", "--signing-secret", "another"]);
@@ -93,6 +109,16 @@ fn a_breach_is_a_line_and_exit_1() {
     let status = lines.iter().find(|line| line["rule"] == "manifest: status").expect("the line");
     assert_eq!((&status["mark"], &status["section"]), (&"FAIL".into(), &"§6".into()));
     assert!(lines.iter().all(|line| line["expected"].is_string() && line["came"].is_string()), "{said}");
+}
+
+#[test]
+fn an_mcp_server_may_be_asked_without_credentials() {
+    for credentials in [&[][..], &["--bearer", "b"], &["--header", "X-Key=s"]] {
+        let (output, said) = check(&[&["http://127.0.0.1:1/mcp?a=1", "--dialect", "mcp"], credentials].concat());
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("FAIL  §11.2   server: answer: "), "{said}");
+        assert!(said.lines().last().is_some_and(|line| line.starts_with("0 ok, 1 failed, ")), "{said}");
+    }
 }
 
 #[test]
@@ -118,6 +144,9 @@ fn a_wrong_command_line_exits_with_2_and_asks_nobody() {
             "--callback-secret",
             "whsec_?",
         ],
+        vec!["http://127.0.0.1:1", "--dialect", "mcp", "--signing-secret", "s"],
+        vec!["http://127.0.0.1:1", "--dialect", "mcp", "--bearer", "b", "--header", "X-Key=s"],
+        vec!["http://127.0.0.1:1/#a", "--dialect", "mcp"],
         vec!["somewhere", "--dialect", "agent-provider", "--bearer", "b"],
     ] {
         let (output, said) = check(&arguments);

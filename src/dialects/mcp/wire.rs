@@ -10,6 +10,7 @@ use crate::domain::tool::ToolSpec;
 use bytes::Bytes;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -148,24 +149,17 @@ pub struct Opened {
 /// are the same, and some servers name it over this transport.
 pub fn decode_opened(result: &RawValue) -> Option<Opened> {
     #[derive(Deserialize)]
-    struct Members {
+    struct Members<'a> {
         #[serde(rename = "protocolVersion")]
         version: String,
-        #[serde(default)]
-        capabilities: Capabilities,
-    }
-    #[derive(Default, Deserialize)]
-    struct Capabilities {
-        tools: Option<Tools>,
-    }
-    #[derive(Deserialize)]
-    struct Tools {
-        #[serde(default, rename = "listChanged")]
-        list_changed: bool,
+        #[serde(borrow)]
+        capabilities: Option<&'a RawValue>,
     }
     let Members { version, capabilities } = object(result.get().as_bytes())?;
     let is_spoken = LEGACY_VERSIONS.contains(&version.as_str()) || version == "2024-11-05";
-    let announces_changes = capabilities.tools.is_some_and(|tools| tools.list_changed);
+    // Capabilities of another form than expected are none, and no reason to refuse the server.
+    let said: Option<Value> = capabilities.and_then(|text| serde_json::from_str(text.get()).ok());
+    let announces_changes = said.is_some_and(|said| said["tools"]["listChanged"] == true);
     is_spoken.then_some(Opened { version, announces_changes })
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Shared {
     /// False once a turn has panicked, a moment before the actor has stopped.
     pub(super) alive: Arc<AtomicBool>,
     pub(super) catalog: ArcSwap<Catalog>,
-    /// The revision of the newest snapshot, for whoever waits for the next one.
+    /// The revision of the newest snapshot, for whoever waits for a change.
     pub(super) changes: watch::Sender<u64>,
     pub(super) rates: RateLimits,
     pub(super) gates: Arc<DashMap<EndpointId, Arc<EndpointGate>>>,
@@ -136,15 +136,11 @@ impl OrgHandle {
         self.0.catalog.rcu(|current| {
             if catalog.revision > current.revision { Arc::clone(&catalog) } else { Arc::clone(current) }
         });
-        // Told after the snapshot is there: who is woken finds it.
-        self.0.changes.send_if_modified(|revision| {
-            let is_newer = catalog.revision > *revision;
-            *revision = (*revision).max(catalog.revision);
-            is_newer
-        });
+        // Told after the snapshot is there, and also when it is not newer: a key may be gone, of which no snapshot knows.
+        self.0.changes.send_modify(|revision| *revision = (*revision).max(catalog.revision));
     }
 
-    /// Tells of every newer snapshot; ends when the organization leaves this node or starts anew.
+    /// Tells whenever something of the organization has changed; ends when the organization leaves this node or starts anew.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }

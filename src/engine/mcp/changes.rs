@@ -9,35 +9,34 @@ use dashmap::DashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Shortest time between two syncs that announcements make.
-const SHORTEST_GAP: Duration = Duration::from_secs(5);
+/// So many announcements of one server are followed at once, and one more each time the gap has passed.
+const BURST: u32 = 8;
+const GAP: Duration = Duration::from_secs(5);
 
 /// What was announced a short while ago.
 #[derive(Default)]
 pub(in crate::engine) struct Announced(DashMap<EndpointId, Noted>);
 
 struct Noted {
-    synced_at: Instant,
-    /// A sync waits for the gap to pass.
+    /// When all that was followed so far would have been, one a gap.
+    paid_until: Instant,
+    /// A sync waits for its time.
     is_waiting: bool,
 }
 
 impl Announced {
     /// How long to wait before the sync this announcement asks for; `None` when one is waiting already.
     fn note(&self, endpoint: EndpointId, now: Instant) -> Option<Duration> {
-        self.0.retain(|_, noted| noted.is_waiting || now.duration_since(noted.synced_at) < SHORTEST_GAP);
-        let mut noted = match self.0.entry(endpoint) {
-            dashmap::Entry::Vacant(entry) => {
-                entry.insert(Noted { synced_at: now, is_waiting: false });
-                return Some(Duration::ZERO);
-            }
-            dashmap::Entry::Occupied(entry) => entry.into_ref(),
-        };
-        if std::mem::replace(&mut noted.is_waiting, true) {
+        self.0.retain(|_, noted| noted.is_waiting || noted.paid_until > now);
+        let mut noted = self.0.entry(endpoint).or_insert(Noted { paid_until: now, is_waiting: false });
+        if noted.is_waiting {
             return None;
         }
-        noted.synced_at += SHORTEST_GAP;
-        Some(noted.synced_at.saturating_duration_since(now))
+        let ahead = noted.paid_until.max(now) + GAP;
+        noted.paid_until = ahead;
+        let pause = ahead.saturating_duration_since(now + GAP * BURST);
+        noted.is_waiting = !pause.is_zero();
+        Some(pause)
     }
 
     fn done_waiting(&self, endpoint: EndpointId) {
@@ -58,6 +57,8 @@ impl Engine {
                 tokio::time::sleep(pause).await;
                 engine.0.announced.done_waiting(id);
             }
+            // A sync that is under way may have read what was before.
+            engine.sync_under_way(id).await;
             // It leaves its own record, and its failure is told there.
             let _ = engine.sync_endpoint(org, id, SyncTrigger::ListChanged).await;
         });
@@ -69,17 +70,23 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_announcement_counts_at_once_and_a_flood_once_a_gap() {
+    async fn some_announcements_count_at_once_and_a_flood_once_a_gap() {
         let (announced, id) = (Announced::default(), EndpointId::from_uuid(uuid::Uuid::nil()));
         let begun = Instant::now();
-        assert_eq!(announced.note(id, begun), Some(Duration::ZERO));
-        assert_eq!(announced.note(id, begun + Duration::from_secs(1)), Some(Duration::from_secs(4)));
-        assert_eq!(announced.note(id, begun + Duration::from_secs(2)), None, "one is waiting");
+        for _ in 0..BURST {
+            assert_eq!(announced.note(id, begun), Some(Duration::ZERO));
+        }
+        let soon = begun + Duration::from_secs(1);
+        assert_eq!(announced.note(id, soon), Some(GAP - Duration::from_secs(1)));
+        assert_eq!(announced.note(id, soon), None, "one is waiting");
         announced.done_waiting(id);
-        assert_eq!(announced.note(id, begun + Duration::from_secs(6)), Some(Duration::from_secs(4)));
+        assert_eq!(announced.note(id, begun + GAP), Some(GAP));
         announced.done_waiting(id);
-        let later = begun + Duration::from_secs(60);
+        let later = begun + GAP * (BURST + 2);
         assert_eq!(announced.note(id, later), Some(Duration::ZERO));
         assert_eq!(announced.0.len(), 1);
+        let other = EndpointId::from_uuid(uuid::Uuid::max());
+        assert_eq!(announced.note(other, later + GAP), Some(Duration::ZERO));
+        assert_eq!(announced.0.len(), 1, "what is paid is forgotten");
     }
 }

@@ -91,6 +91,14 @@ impl Engine {
         }
     }
 
+    /// Waits for the sync of an endpoint that is under way, if one is.
+    pub(super) async fn sync_under_way(&self, endpoint: EndpointId) {
+        let under_way = self.0.syncs.under_way.get(&endpoint).map(|entry| entry.clone());
+        if let Some(mut result) = under_way {
+            let _ = result.wait_for(Option::is_some).await;
+        }
+    }
+
     fn start_sync(
         &self,
         org: OrgId,

@@ -54,7 +54,7 @@ struct ToolCall {
 
 /// What a request for a call turns out to be.
 enum Wanted {
-    Run(Box<ToolCall>, RunRequest),
+    Run(Box<(ToolCall, RunRequest)>),
     /// `toolgate_get_run`, with these arguments.
     Look(String),
     /// The user was asked, and said no.
@@ -66,7 +66,7 @@ pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, clie
     let channel = CallChannel::new(request.params.progress_token(), questioning(call, client));
     let until = Instant::now() + LONGEST_WAIT;
     let going = match wanted(call, request, client, &channel, until) {
-        Ok(Wanted::Run(tool_call, request)) => tool_call.make(request).boxed(),
+        Ok(Wanted::Run(made)) => made.0.make(made.1).boxed(),
         Ok(Wanted::Look(arguments)) => {
             let (engine, access, channel) = (call.engine().clone(), call.access.clone(), Arc::clone(&channel));
             let era = client.era;
@@ -201,7 +201,7 @@ fn wanted(
         channel: Arc::clone(channel),
         until,
     };
-    Ok(Wanted::Run(Box::new(tool_call), run_request))
+    Ok(Wanted::Run(Box::new((tool_call, run_request))))
 }
 
 /// What a client brings from the round before.
@@ -286,7 +286,7 @@ fn declined(era: ShownTo) -> Reply {
 
 impl ToolCall {
     /// Makes the call, to its answer.
-    async fn make(self: Box<Self>, request: RunRequest) -> Reply {
+    async fn make(self, request: RunRequest) -> Reply {
         let may_be_asked = self.tool.requires_confirmation && self.era == ShownTo::Legacy;
         let again = may_be_asked.then(|| request.clone());
         let mut reply = self.run(request).await;

@@ -93,7 +93,7 @@ pub(super) async fn open(
         changes,
         first: Some(acknowledgement(engine, access, request.id, wants_tools, &own)),
         tasks: own.into_iter().map(|run| follow(engine, access, run)).collect(),
-        beat: stream::beat(),
+        beat: stream::beat(stream::KEEP_ALIVE),
         beats: 0,
         is_over: false,
     };
@@ -175,7 +175,7 @@ impl Listening {
                 }
                 _ = self.beat.tick() => {
                     self.beats += 1;
-                    if self.beats % BEATS_A_LOOK == 0 {
+                    if self.beats.is_multiple_of(BEATS_A_LOOK) {
                         match self.look(true).await {
                             Look::Ended => return Some(self.end()),
                             Look::Changed => return Some(self.changed()),

@@ -237,7 +237,7 @@ fn served_in_both(call: &Call<AgentAccess>, request: &Request<'_>, client: &Clie
         "resources/list" => Ok(listing::nothing("resources", client.era)),
         "resources/templates/list" => Ok(listing::nothing("resourceTemplates", client.era)),
         "prompts/get" => Err(Fault::invalid_params("there is no such prompt")),
-        "resources/read" => Err(Fault::invalid_params("there is no such resource")),
+        "resources/read" => Err(Fault::no_such_resource(request.params.uri, client.era)),
         _ => Err(Fault::new(404, words::METHOD_NOT_FOUND, "there is no such method")),
     }
 }

@@ -2,9 +2,11 @@
 
 use super::members::quoted;
 use crate::dialects::mcp::words;
+use crate::engine::catalog::ShownTo;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::CONTENT_TYPE;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// An error of a request.
@@ -50,6 +52,16 @@ impl Fault {
         let data = format!(r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#, words::TASKS_EXTENSION);
         let message = "the client has to declare the Tasks extension for this";
         Self { data: Some(data), ..Self::new(400, words::MISSING_CAPABILITY, message) }
+    }
+
+    /// No resource has this address, a JSON string; the earlier era has a code of its own for it.
+    pub(super) fn no_such_resource(uri: Option<&RawValue>, era: ShownTo) -> Self {
+        let code = match era {
+            ShownTo::Modern => words::INVALID_PARAMS,
+            ShownTo::Legacy => words::RESOURCE_NOT_FOUND,
+        };
+        let data = uri.map(|uri| format!(r#"{{"uri":{}}}"#, uri.get()));
+        Self { data, ..Self::new(400, code, "there is no such resource") }
     }
 
     /// One text, whatever the cause.

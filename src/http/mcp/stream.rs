@@ -13,8 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// How often a quiet stream shows that it lives.
+/// How often a quiet stream of changes shows that it lives.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How often a call under way does: it is by writing that a client's going away is noticed.
+const CALL_KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// A proxy hands each event on as it comes.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -41,8 +44,8 @@ pub(super) fn respond(events: impl Stream<Item = Bytes> + 'static) -> HttpRespon
 }
 
 /// The beat of a quiet stream.
-pub(super) fn beat() -> Interval {
-    let mut beat = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+pub(super) fn beat(every: Duration) -> Interval {
+    let mut beat = interval_at(Instant::now() + every, every);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     beat
 }
@@ -58,7 +61,7 @@ struct Following {
 
 /// Tells a client what there is to tell of its call, and its answer in the end.
 pub(super) fn follow(id: String, going: Going, channel: Arc<CallChannel>) -> HttpResponse {
-    let following = Following { id, going: Some(going), channel, beat: beat() };
+    let following = Following { id, going: Some(going), channel, beat: beat(CALL_KEEP_ALIVE) };
     respond(unfold(following, |mut following| async move {
         let event = following.next().await?;
         Some((event, following))
@@ -97,13 +100,13 @@ mod tests {
 
     fn following(going: Going) -> Following {
         let channel = CallChannel::new(Some("1".to_owned()), None);
-        Following { id: "7".to_owned(), going: Some(going), channel, beat: beat() }
+        Following { id: "7".to_owned(), going: Some(going), channel, beat: beat(CALL_KEEP_ALIVE) }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_stream_shows_that_it_lives_until_it_is_answered() {
         let answer = async {
-            tokio::time::sleep(Duration::from_secs(40)).await;
+            tokio::time::sleep(Duration::from_secs(12)).await;
             Some(Reply::Result("{\n}".to_owned()))
         };
         let mut following = following(answer.boxed());

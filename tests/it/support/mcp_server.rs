@@ -30,7 +30,11 @@ pub(crate) enum Era {
 /// The server's own handle on its announcements, and the one of whoever answers requests; any other is a listener's.
 const OWN_HANDLES: usize = 2;
 
-type Once = Box<dyn FnOnce(&Received) -> Reply + Send>;
+/// How a test has a request answered.
+pub(crate) type Answering = fn(&Received) -> Reply;
+
+/// The same, for one request.
+pub(crate) type Once = Box<dyn FnOnce(&Received) -> Reply + Send>;
 type Always = Arc<dyn Fn(&Received) -> Reply + Send + Sync>;
 
 struct State {

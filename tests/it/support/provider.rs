@@ -403,7 +403,7 @@ fn write_chunk(mut stream: &TcpStream, bytes: &[u8]) -> bool {
     stream.write_all(&chunk).is_ok()
 }
 
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Received> {
+pub(super) fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Received> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
