@@ -2,7 +2,7 @@
 
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{Answering, Era, McpServer, answer, failure_without_id, method_of, tool};
-use crate::support::provider::{Latch, Received, Reply};
+use crate::support::provider::{Latch, Reply};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::{Value, json};
 use std::sync::Arc;
