@@ -64,6 +64,8 @@ suite! { sqlite:
     }
     endpoints {
         an_endpoint_is_stored_whole
+        an_mcp_endpoint_is_stored_whole
+        an_mcp_server_is_remembered
         an_organization_has_no_more_endpoints_than_allowed
         an_endpoint_name_is_taken_once
         a_settings_update_leaves_what_the_syncs_found

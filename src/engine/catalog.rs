@@ -78,6 +78,11 @@ impl CatalogTool {
         self.risk.unwrap_or(if self.is_plain_read() { Risk::Low } else { Risk::Medium })
     }
 
+    /// The risk before the tenant's policy of this tool.
+    pub fn declared_risk(&self) -> Option<Risk> {
+        declared_risk(&self.spec, &self.endpoint.settings)
+    }
+
     /// Whether a call only reads, on the word of a provider that is believed.
     pub fn is_plain_read(&self) -> bool {
         self.spec.is_plain_read(self.endpoint.settings.trusted)

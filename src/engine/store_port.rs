@@ -192,7 +192,8 @@ pub trait Store: Send + Sync + 'static {
     /// The last good set of an endpoint with what was declared, for a diff.
     async fn declared_tools(&self, org: OrgId, id: EndpointId) -> StoreResult<Vec<DeclaredTool>>;
     /// Stores the end of a sync in one step. `Stale` when a set was decided on an older revision, `NotFound` when the
-    /// endpoint is gone, `NameTaken` when the set holds a name (compared folded) of another endpoint.
+    /// endpoint is gone, `NameTaken` when the set holds a name (compared folded) of another endpoint. A set, or another
+    /// revision of the protocol, raises the catalog's revision.
     async fn finish_sync(&self, end: &SyncEnd) -> StoreResult<()>;
     /// Syncs of an endpoint, newest first.
     async fn list_syncs(&self, org: OrgId, id: EndpointId, page: &PageRequest) -> StoreResult<Page<SyncRecord>>;

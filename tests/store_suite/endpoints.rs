@@ -6,11 +6,13 @@ use std::time::Duration;
 use toolgate::domain::change::Change;
 use toolgate::domain::endpoint::{Endpoint, EndpointAuth, SyncState};
 use toolgate::domain::ids::{EndpointId, OrgId};
-use toolgate::domain::manifest::{ChangedTool, ManifestDiff, SkippedTool, SyncFault, SyncOutcome, SyncReason};
+use toolgate::domain::manifest::{
+    ChangedTool, ManifestDiff, SkippedTool, SyncFault, SyncOutcome, SyncReason, SyncTrigger,
+};
 use toolgate::domain::risk::Risk;
 use toolgate::domain::run::RunStatus;
 use toolgate::domain::secret::Secret;
-use toolgate::domain::tool::{DeclaredTool, PolicyChange, ToolPolicy};
+use toolgate::domain::tool::{DeclaredTool, Dialect, PolicyChange, ToolPolicy};
 use toolgate::engine::store_port::{Admission, Due, NewToolSet, PageRequest, Store, StoreError};
 
 async fn names(store: &dyn Store, endpoint: &Endpoint) -> Vec<String> {
@@ -43,6 +45,63 @@ pub(crate) async fn an_endpoint_is_stored_whole(home: &mut Home) {
     let config = store.load_org(tenant.org.id).await.unwrap().expect("it exists");
     let by_name: Vec<Endpoint> = config.endpoints.into_iter().map(|(endpoint, _)| endpoint).collect();
     assert_eq!(by_name, [keyed, median, endpoint]);
+}
+
+/// Whatever credentials an MCP server wants, and what the tenant says of its tools.
+pub(crate) async fn an_mcp_endpoint_is_stored_whole(home: &mut Home) {
+    let tenant = tenant(home.store(), "acme").await;
+    let header = EndpointAuth::Header { name: "X-Api-Key".to_owned(), value: Secret::new("k") };
+    let auths = [EndpointAuth::None, EndpointAuth::Bearer(Secret::new("t0ken")), header];
+    let mut made = Vec::new();
+    for (index, auth) in auths.into_iter().enumerate() {
+        let mut endpoint = self::endpoint(tenant.org.id, &format!("mcp-{index}"));
+        endpoint.settings.dialect = Dialect::Mcp;
+        endpoint.settings.base_url = "https://mcp.example.com/mcp/?tenant=a".to_owned();
+        endpoint.settings.auth = auth;
+        endpoint.settings.inline_manifest = None;
+        endpoint.settings.trusted = index == 1;
+        endpoint.settings.default_risk = [Risk::Low, Risk::Reviewed, Risk::High][index];
+        endpoint.callback_secrets.clear();
+        home.store().create_endpoint(&endpoint, 100, None, audit(tenant.org.id)).await.unwrap();
+        made.push(endpoint);
+    }
+    home.drop_and_reopen();
+    for endpoint in &made {
+        assert_eq!(home.store().endpoint(tenant.org.id, endpoint.id).await.unwrap().as_ref(), Some(endpoint));
+    }
+    let mut changed = made.remove(0);
+    changed.settings.trusted = true;
+    changed.settings.default_risk = Risk::High;
+    changed.settings.auth = EndpointAuth::Bearer(Secret::new("new"));
+    let stored = home.store().update_endpoint(&changed, None, audit(tenant.org.id)).await.unwrap();
+    assert_eq!(stored.settings, changed.settings);
+    home.drop_and_reopen();
+    let stored = home.store().endpoint(tenant.org.id, changed.id).await.unwrap().expect("it exists");
+    assert_eq!(stored.settings, changed.settings);
+}
+
+/// The era of a server, and what it declared to the last character, outlive a restart.
+pub(crate) async fn an_mcp_server_is_remembered(home: &mut Home) {
+    let (tenant, mut endpoint) = tenant_with_endpoint(home.store(), "acme").await;
+    let mut declared = tool("a");
+    declared.spec.provider = None;
+    let set = set(home.store(), &endpoint, vec![declared.clone()]).await;
+    let mut end = sync_end(&endpoint, Some(set));
+    end.state.protocol_version = Some("2025-06-18".to_owned());
+    end.record.trigger = SyncTrigger::ListChanged;
+    home.store().finish_sync(&end).await.unwrap();
+    home.drop_and_reopen();
+    let config = home.store().load_org(tenant.org.id).await.unwrap().expect("it exists");
+    let (stored, tools) = &config.endpoints[0];
+    assert_eq!(stored.sync, end.state);
+    assert_eq!(tools, &[declared.spec.clone()]);
+    assert_eq!(tools[0].mcp.as_ref().unwrap().declared.as_str(), r#"{"name":"x", "big":1e400}"#);
+    let syncs = home.store().list_syncs(tenant.org.id, endpoint.id, &first(10)).await.unwrap();
+    assert_eq!(syncs.items[0].trigger, SyncTrigger::ListChanged);
+    // A server that is set up anew elsewhere keeps it until a sync says otherwise.
+    endpoint.settings.base_url = "https://other.example.com/mcp".to_owned();
+    let stored = home.store().update_endpoint(&endpoint, None, audit(tenant.org.id)).await.unwrap();
+    assert_eq!(stored.sync.protocol_version.as_deref(), Some("2025-06-18"));
 }
 
 pub(crate) async fn an_organization_has_no_more_endpoints_than_allowed(home: &mut Home) {

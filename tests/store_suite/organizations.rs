@@ -3,7 +3,7 @@
 use crate::fixtures::*;
 use futures_util::future::join_all;
 use toolgate::domain::group::Group;
-use toolgate::domain::ids::{GroupId, OrgId};
+use toolgate::domain::ids::{GroupId, OrgId, SyncId};
 use toolgate::domain::org::{Org, OrgState};
 use toolgate::domain::time::Timestamp;
 use toolgate::domain::tool::PolicyChange;
@@ -342,6 +342,13 @@ pub(crate) async fn only_the_configuration_raises_the_revision(home: &mut Home) 
     raised("a group").await;
     apply_tools(store, &endpoint, &["a"]).await;
     raised("a set").await;
+    let mut end = sync_end(&endpoint, None);
+    end.state.protocol_version = Some("2025-11-25".to_owned());
+    for _ in 0..2 {
+        end.record.id = SyncId::from_uuid(uuid());
+        store.finish_sync(&end).await.unwrap();
+    }
+    raised("another revision of a protocol").await;
     store.put_policy(id, "a", &PolicyChange::default(), audit(id)).await.unwrap();
     raised("a policy").await;
     store.update_endpoint(&endpoint, None, audit(id)).await.unwrap();

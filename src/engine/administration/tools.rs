@@ -68,7 +68,7 @@ impl Engine {
         let tool = self.tool(by, name).await?;
         let mut changes = Map::new();
         if let Change::Set(risk) = &patch.risk {
-            let declared = tool.spec.risk.unwrap_or(Risk::Medium);
+            let declared = tool.declared_risk().unwrap_or(Risk::Medium);
             if *risk < declared {
                 let message = format!("a risk can be raised, never lowered; it is {}", declared.as_str());
                 return Err(AdminFault::invalid("/risk", message));

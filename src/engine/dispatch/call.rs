@@ -155,7 +155,8 @@ impl Dispatch {
         let ended = match &called {
             Ok(called) => Some(Ok(called.status)),
             Err(Lost::Failed(error)) => Some(Err(error.kind)),
-            Err(Lost::Unsent(_) | Lost::Cancelled) => None,
+            Err(Lost::Unopened { ended, .. }) => *ended,
+            Err(Lost::Cancelled) => None,
         };
         if let Some(permit) = self.permit.take()
             && let Some(ended) = ended
@@ -167,7 +168,7 @@ impl Dispatch {
                 Exchanged { answer: CallAnswer::Settled(called.outcome), attempts, withheld: called.withheld }
             }
             Err(Lost::Failed(error)) => Exchanged::of(self.without_answer(&error), attempts),
-            Err(Lost::Unsent(outcome)) => Exchanged::of(CallAnswer::Settled(outcome), attempts),
+            Err(Lost::Unopened { outcome, .. }) => Exchanged::of(CallAnswer::Settled(outcome), attempts),
             Err(Lost::Cancelled) => Exchanged::of(CallAnswer::Settled(self.taken_back()), attempts),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Server;
 use super::caller::Questions;
-use super::dialogues::{Abilities, OpeningFault, Party};
+use super::dialogues::{Abilities, OpeningFault, Party, is_refusal_of_an_era};
 use super::exchange::{Deadline, Heard, Listening, Unheard};
 use super::reading::{Reading, Step};
 use super::round::McpPart;
@@ -16,7 +16,7 @@ use crate::domain::json::JsonText;
 use crate::domain::run::{Attempt, RunOutcome, RunStatus};
 use crate::engine::catalog::CatalogTool;
 use crate::engine::dispatch::way::{fault_code, http_outcome, is_connect_fault};
-use crate::engine::ports::TransportError;
+use crate::engine::ports::{TransportError, TransportFault};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -54,8 +54,12 @@ pub(in crate::engine) struct Called {
 pub(in crate::engine) enum Lost {
     /// The exchange failed.
     Failed(TransportError),
-    /// There is no dialogue to call in: nothing of the call was sent.
-    Unsent(RunOutcome),
+    /// There is no dialogue to call in.
+    Unopened {
+        outcome: RunOutcome,
+        /// What that says of the endpoint's health, if anything.
+        ended: Option<Result<u16, TransportFault>>,
+    },
     /// The client took its call back.
     Cancelled,
 }
@@ -71,30 +75,47 @@ impl From<Unheard> for Lost {
 
 impl From<OpeningFault> for Lost {
     fn from(fault: OpeningFault) -> Self {
-        let failed = |code, message: String| Lost::Unsent(RunOutcome::failed(false, code, message));
+        let failed = |ended, code, message: String| Lost::Unopened {
+            outcome: RunOutcome::failed(false, code, message),
+            ended: Some(ended),
+        };
+        let broken = |ended, message: String| failed(ended, ErrorCode::ProviderProtocolError, message);
         match fault {
             OpeningFault::Failed(error) => {
-                failed(fault_code(error.kind), format!("no session could be opened: {}", error.kind))
+                let message = format!("no session could be opened: {}", error.kind);
+                failed(Err(error.kind), fault_code(error.kind), message)
             }
-            OpeningFault::Status(status @ (401 | 403)) => failed(
-                ErrorCode::ProviderAuthFailed,
-                format!("the server refused the gateway's credentials (HTTP {status})"),
-            ),
-            OpeningFault::Status(status) => failed(
-                ErrorCode::ProviderProtocolError,
-                format!("no session could be opened: the server answered HTTP {status}"),
-            ),
+            OpeningFault::Status(status @ (401 | 403)) => {
+                let message = format!("the server refused the gateway's credentials (HTTP {status})");
+                failed(Ok(status), ErrorCode::ProviderAuthFailed, message)
+            }
+            OpeningFault::Status(status) => {
+                broken(Ok(status), format!("no session could be opened: the server answered HTTP {status}"))
+            }
             OpeningFault::Refused(error) => {
                 let said = rpc::Error::read(error.raw()).map(|error| error.message).unwrap_or_default();
-                failed(ErrorCode::ProviderProtocolError, format!("the server refused to open a session: {said}"))
+                broken(Ok(200), format!("the server refused to open a session: {said}"))
             }
-            OpeningFault::Version => failed(
-                ErrorCode::ProviderProtocolError,
-                "the server speaks no revision of the protocol that is known here".to_owned(),
-            ),
-            OpeningFault::Cancelled => {
-                Lost::Unsent(RunOutcome::ended(RunStatus::Cancelled, false, "cancelled_by_agent"))
+            OpeningFault::Version => {
+                broken(Ok(200), "the server speaks no revision of the protocol that is known here".to_owned())
             }
+            OpeningFault::Cancelled => Lost::Unopened {
+                outcome: RunOutcome::ended(RunStatus::Cancelled, false, "cancelled_by_agent"),
+                ended: None,
+            },
+        }
+    }
+}
+
+impl Lost {
+    /// The same of a call that was sent before, and not taken.
+    fn after(self, attempts: &[Attempt]) -> Self {
+        match self {
+            Lost::Unopened { mut outcome, ended } => {
+                outcome.started = attempts.iter().any(|attempt| attempt.http_status.is_some());
+                Lost::Unopened { outcome, ended }
+            }
+            lost @ (Lost::Failed(_) | Lost::Cancelled) => lost,
         }
     }
 }
@@ -175,7 +196,8 @@ impl Server<'_> {
         };
         let mut status = 200;
         for _ in 0..MAX_ROUNDS {
-            let heard = self.send_round(&calling, &round, deadline, attempts).await?;
+            let heard = self.send_round(&calling, &round, deadline, attempts).await;
+            let heard = heard.map_err(|lost| lost.after(attempts))?;
             status = heard.status;
             let reading = Reading {
                 engine: self.engine.clone(),
@@ -277,7 +299,7 @@ impl Server<'_> {
             request.headers.push((Cow::Borrowed("traceparent"), traceparent.to_owned()));
         }
         let (at, begun) = (self.engine.clock().now(), Instant::now());
-        let listening = Listening { dialogue, id, deadline, part: calling.part, hears_changes: true };
+        let listening = Listening { dialogue, id, deadline, part: calling.part, hears_changes: true, opens: false };
         let heard = if calling.party().abilities.are_any() && dialogue.session_id().is_some() {
             Box::pin(self.ask_attending(&request, &listening)).await
         } else {
@@ -327,19 +349,22 @@ fn is_not_taken(heard: &Heard) -> bool {
     };
     match (heard.status, code) {
         (404, None) | (400 | 405 | 406 | 415, None) => true,
+        // An error that came with success may be the tool's own word: that it ran is not to be excluded.
         (400..500, Some(code)) => is_about_the_dialogue(code),
-        (200, Some(code)) => code == words::METHOD_NOT_FOUND,
         _ => false,
     }
 }
 
-/// Codes that implementations chose for themselves before the protocol had any, and those of no request at all.
+/// Codes that implementations chose for themselves before the protocol had any, those of no request at all, and those of
+/// a server that wants to be spoken with otherwise.
 const fn is_about_the_dialogue(code: i64) -> bool {
-    matches!(code, -32019..=-32000 | words::METHOD_NOT_FOUND | words::INVALID_REQUEST)
-}
-
-/// `initialize` is a method this server does not know, or one that it wants to have under another version.
-fn is_refusal_of_an_era(error: &RawValue) -> bool {
-    let code = rpc::Error::read(error).map(|error| error.code);
-    matches!(code, Some(words::METHOD_NOT_FOUND | words::UNSUPPORTED_VERSION | words::HEADER_MISMATCH))
+    matches!(
+        code,
+        -32019
+            ..=-32000
+                | words::METHOD_NOT_FOUND
+                | words::INVALID_REQUEST
+                | words::UNSUPPORTED_VERSION
+                | words::HEADER_MISMATCH
+    )
 }

@@ -10,6 +10,7 @@ use crate::domain::ids::EndpointId;
 use crate::domain::json::JsonText;
 use crate::engine::ports::{TransportError, TransportFault};
 use moka::sync::Cache;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,7 +138,7 @@ impl Server<'_> {
             session_id: None,
             announces_changes: false,
         };
-        let listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false };
+        let listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false, opens: true };
         let heard = self.ask(&request, &listening).await.map_err(opening_fault)?;
         let result = match rpc::parse(&heard.text) {
             Some(Message::Response { answer: Ok(result), .. }) if heard.status == 200 => result,
@@ -149,12 +150,9 @@ impl Server<'_> {
         let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
         let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
         let opened = mcp::encode_initialized(settings, &dialogue);
-        let listening = Listening { dialogue: &dialogue, id, deadline, part: None, hears_changes: false };
-        let heard = self.ask(&opened, &listening).await.map_err(opening_fault)?;
-        if !matches!(heard.status, 200..300) {
-            return Err(OpeningFault::Status(heard.status));
-        }
-        Ok(dialogue)
+        // Nothing is said in answer that counts: some servers answer with a stream, and say nothing on it.
+        let status = self.tell(&opened, until).await.map_err(OpeningFault::Failed)?;
+        if matches!(status, 200..300) { Ok(dialogue) } else { Err(OpeningFault::Status(status)) }
     }
 }
 
@@ -163,4 +161,10 @@ fn opening_fault(unheard: Unheard) -> OpeningFault {
         Unheard::Failed(error) => OpeningFault::Failed(error),
         Unheard::Cancelled => OpeningFault::Cancelled,
     }
+}
+
+/// `initialize` is a method this server does not know, or one that it wants to have under another version.
+pub(super) fn is_refusal_of_an_era(error: &RawValue) -> bool {
+    let code = rpc::Error::read(error).map(|error| error.code);
+    matches!(code, Some(words::METHOD_NOT_FOUND | words::UNSUPPORTED_VERSION | words::HEADER_MISMATCH))
 }

@@ -21,6 +21,9 @@ const END_OF_STREAM: Duration = Duration::from_millis(20);
 /// A broken stream of the earlier era is taken up again after this long, unless the server says when.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 
+/// A server that breaks off at once each time is not asked in a circle without rest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// No call waits longer for a stream to be taken up.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
@@ -88,6 +91,8 @@ pub(super) struct Listening<'a> {
     pub(super) part: Option<&'a McpPart>,
     /// An announcement that the tools have changed counts: in answer to a listing it is about what is being listed.
     pub(super) hears_changes: bool,
+    /// The request is the one that opens a dialogue.
+    pub(super) opens: bool,
 }
 
 impl<'a> Listening<'a> {
@@ -109,7 +114,12 @@ impl Server<'_> {
                 () = channel.cancelled() => return Err(self.call_off(listening)),
             },
         };
-        let answer = answer.map_err(Unheard::Failed)?;
+        let answer = answer.map_err(|error| {
+            if error.bytes_sent && error.kind == TransportFault::Timeout {
+                self.call_off(listening);
+            }
+            Unheard::Failed(error)
+        })?;
         let (status, session_id) = (answer.status, answer.session_id.clone());
         let text = if is_event_stream(&answer) {
             Box::pin(self.listen(answer.body, listening)).await?
@@ -122,6 +132,14 @@ impl Server<'_> {
             if rpc::parse(&text).is_some_and(is_anothers) { String::new() } else { text }
         };
         Ok(Heard { status, session_id, text })
+    }
+
+    /// Sends a notification; answers the HTTP status.
+    pub(super) async fn tell(&self, request: &OutboundRequest, deadline: Instant) -> Result<u16, TransportError> {
+        let mut answer = self.engine.0.ports.transport.open(request, self.egress, deadline).await?;
+        // Read to its end, its connection can be used again; most have no body.
+        let _ = timeout(END_OF_STREAM, answer.body.chunk()).await;
+        Ok(answer.status)
     }
 
     async fn read_whole(&self, mut body: Box<dyn AnswerBody>, listening: &Listening<'_>) -> Result<String, Unheard> {
@@ -204,7 +222,16 @@ impl Server<'_> {
         if at >= listening.deadline.instant() {
             return Err(Unheard::after_sending(TransportFault::Timeout));
         }
-        sleep_until(at).await;
+        let cancelled = async {
+            match listening.channel() {
+                Some(channel) => channel.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sleep_until(at) => {}
+            () = cancelled => return Err(self.call_off(listening)),
+        }
         let request = mcp::encode_resume(&self.endpoint.settings, listening.dialogue, Some(last_event_id));
         let opened = self.engine.0.ports.transport.open(&request, self.egress, listening.deadline.instant()).await;
         let answer = opened.map_err(|error| Unheard::after_sending(error.kind))?;
@@ -226,7 +253,10 @@ impl Server<'_> {
                 false
             }
             Some(Message::Request { id, method, params }) => {
-                self.answer(id, &method, params, listening).await;
+                // In the present era a server asks by its result, and there is no way to answer anything else.
+                if let Dialogue::Legacy { .. } = listening.dialogue {
+                    self.answer(id, &method, params, listening).await;
+                }
                 false
             }
             None => false,
@@ -254,7 +284,8 @@ impl Server<'_> {
         };
         let answer = answer.as_ref().map(JsonText::raw).map_err(JsonText::raw);
         let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id, answer);
-        let deadline = Instant::now() + REPLY_TIMEOUT;
+        // A server that does not take its answers in holds nobody up for longer than its call may take.
+        let deadline = listening.deadline.instant().min(Instant::now() + REPLY_TIMEOUT);
         let sent = self.engine.0.ports.transport.send(&reply, self.egress, self.max_answer_bytes, deadline).await;
         if let Err(error) = sent {
             // The server goes on waiting, and the call's own deadline ends it.
@@ -264,7 +295,10 @@ impl Server<'_> {
 
     /// Tells the server that nobody waits any more. In the present era the end of the stream says it.
     fn call_off(&self, listening: &Listening<'_>) -> Unheard {
-        if let Dialogue::Legacy { .. } = listening.dialogue {
+        // What opens a dialogue is never called off.
+        if let Dialogue::Legacy { .. } = listening.dialogue
+            && !listening.opens
+        {
             let request = mcp::encode_cancelled(&self.endpoint.settings, listening.dialogue, listening.id);
             let (engine, egress) = (self.engine.clone(), self.egress.clone());
             let limit = self.max_answer_bytes;
@@ -287,8 +321,10 @@ struct Resume {
 
 impl Resume {
     fn note(&mut self, id: Option<String>, retry_ms: Option<u64>) {
-        self.last_event_id = id;
-        self.after = retry_ms.map(Duration::from_millis).or(self.after).map(|after| after.min(LONGEST_PAUSE));
+        // A stream that was taken up goes on where the one before ended, also before it has told an id of its own.
+        self.last_event_id = id.or(self.last_event_id.take());
+        let after = retry_ms.map(Duration::from_millis).or(self.after);
+        self.after = after.map(|after| after.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }
 

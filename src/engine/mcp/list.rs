@@ -1,7 +1,7 @@
 //! All pages of a server's tools, in whichever era it speaks.
 
 use super::Server;
-use super::dialogues::{OpeningFault, Party};
+use super::dialogues::{OpeningFault, Party, is_refusal_of_an_era};
 use super::exchange::{Deadline, Heard, Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Pages, Sign, words};
@@ -22,14 +22,10 @@ pub(in crate::engine) enum ListFault {
     Failed(TransportError),
     /// The server answered with this status and nothing of the protocol.
     Status(u16),
-    /// Anything else, in words.
-    Fault(SyncFault),
-}
-
-impl From<SyncFault> for ListFault {
-    fn from(fault: SyncFault) -> Self {
-        ListFault::Fault(fault)
-    }
+    /// The server was asked to open a dialogue and knows nothing of that.
+    NeverOpens(SyncFault),
+    /// Anything else, in words, and the HTTP status it came with.
+    Fault(SyncFault, Option<u16>),
 }
 
 impl From<Unheard> for ListFault {
@@ -47,8 +43,15 @@ impl From<OpeningFault> for ListFault {
         match fault {
             OpeningFault::Failed(error) => ListFault::Failed(error),
             OpeningFault::Status(status) => ListFault::Status(status),
-            OpeningFault::Refused(error) => ListFault::Fault(rpc::sync_fault("initialize", error.raw())),
-            OpeningFault::Version => ListFault::Fault(unspoken("the one it chose at initialize")),
+            OpeningFault::Refused(error) => {
+                let fault = rpc::sync_fault("initialize", error.raw());
+                if is_refusal_of_an_era(error.raw()) {
+                    ListFault::NeverOpens(fault)
+                } else {
+                    ListFault::Fault(fault, None)
+                }
+            }
+            OpeningFault::Version => ListFault::Fault(unspoken("the one it chose at initialize"), None),
             OpeningFault::Cancelled => ListFault::from(Unheard::Cancelled),
         }
     }
@@ -79,13 +82,19 @@ impl Server<'_> {
         }
         match sign {
             Sign::Modern => self.follow(&Dialogue::Modern, heard, deadline).await,
-            Sign::Legacy => self.list_legacy(deadline).await,
+            Sign::Legacy => match self.list_legacy(deadline).await {
+                // It has left the earlier era, or never knew it: what it said first stands.
+                Err(ListFault::NeverOpens(_)) => self.follow(&Dialogue::Modern, heard, deadline).await,
+                listed => listed,
+            },
             Sign::OtherVersions(versions) if versions.iter().any(|v| words::LEGACY_VERSIONS.contains(&v.as_str())) => {
                 self.list_legacy(deadline).await
             }
-            Sign::OtherVersions(versions) => Err(unspoken(&versions.join(", ")).into()),
+            Sign::OtherVersions(versions) => Err(ListFault::Fault(unspoken(&versions.join(", ")), Some(heard.status))),
             Sign::Refused => match rpc::parse(&heard.text) {
-                Some(Message::Response { answer: Err(error), .. }) => Err(rpc::sync_fault("tools/list", error).into()),
+                Some(Message::Response { answer: Err(error), .. }) => {
+                    Err(ListFault::Fault(rpc::sync_fault("tools/list", error), Some(heard.status)))
+                }
                 Some(_) | None => Err(ListFault::Status(heard.status)),
             },
             Sign::Silent => Err(ListFault::Status(heard.status)),
@@ -114,20 +123,21 @@ impl Server<'_> {
             if bytes > self.max_answer_bytes {
                 return Err(ListFault::Failed(TransportError { kind: TransportFault::TooLarge, bytes_sent: true }));
             }
+            let fault = |fault| ListFault::Fault(fault, Some(heard.status));
             let page = match rpc::parse(&heard.text) {
-                Some(Message::Response { answer: Ok(result), .. }) => mcp::decode_page(result)?,
+                Some(Message::Response { answer: Ok(result), .. }) => mcp::decode_page(result).map_err(fault)?,
                 Some(Message::Response { answer: Err(error), .. }) => {
-                    return Err(rpc::sync_fault("tools/list", error).into());
+                    return Err(fault(rpc::sync_fault("tools/list", error)));
                 }
                 Some(Message::Request { .. } | Message::Notification { .. }) | None if heard.status == 200 => {
                     let message = "the answer to tools/list is no JSON-RPC response";
-                    return Err(SyncFault::new(SyncReason::NotJson, message).into());
+                    return Err(fault(SyncFault::new(SyncReason::NotJson, message)));
                 }
                 Some(Message::Request { .. } | Message::Notification { .. }) | None => {
                     return Err(ListFault::Status(heard.status));
                 }
             };
-            match pages.add(page)? {
+            match pages.add(page).map_err(fault)? {
                 Some(cursor) => heard = self.list_page(dialogue, Some(&cursor), deadline).await?,
                 None => {
                     let protocol_version = dialogue.version().to_owned();
@@ -141,6 +151,6 @@ impl Server<'_> {
         let id = self.engine.0.dialogues.next_id();
         let request = mcp::encode_list(&self.endpoint.settings, dialogue, id, cursor);
         let deadline = &Deadline::at(deadline);
-        self.ask(&request, &Listening { dialogue, id, deadline, part: None, hears_changes: false }).await
+        self.ask(&request, &Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false }).await
     }
 }

@@ -8,8 +8,9 @@ use super::dialogues::Party;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::SseReader;
 use crate::dialects::mcp::{self, Dialogue, words};
-use crate::domain::endpoint::{EndpointState, SharedEndpoint};
+use crate::domain::endpoint::SharedEndpoint;
 use crate::domain::ids::{EndpointId, OrgId};
+use crate::domain::org::OrgState;
 use crate::domain::tool::Dialect;
 use crate::engine::Engine;
 use crate::engine::catalog::Catalog;
@@ -17,7 +18,8 @@ use crate::engine::ports::OpenAnswer;
 use dashmap::DashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 /// How long a stream may take to open.
 const OPENING: Duration = Duration::from_secs(10);
@@ -35,9 +37,34 @@ const GOOD_STREAM: Duration = Duration::from_secs(60);
 /// Longest message on a stream, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// Who is listened to on this node, under which version of the settings.
+/// A stream on which more bytes than this come between two looks is no stream of announcements, and is left.
+const MAX_BYTES_A_LOOK: usize = 1 << 20;
+
+/// Who is listened to on this node.
 #[derive(Default)]
-pub(in crate::engine) struct Listeners(DashMap<EndpointId, u64>);
+pub(in crate::engine) struct Listeners(DashMap<EndpointId, Listener>);
+
+/// One server that is listened to, or that was found to offer nothing.
+struct Listener {
+    org: OrgId,
+    dialogue: Spoken,
+    task: AbortHandle,
+}
+
+/// How a server is spoken with: another way is another server, which may offer what the first one does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spoken {
+    /// The version of its settings.
+    version: u64,
+    /// The revision it answers in.
+    protocol_version: Option<String>,
+}
+
+impl Spoken {
+    fn with(endpoint: &SharedEndpoint) -> Self {
+        Self { version: endpoint.version, protocol_version: endpoint.sync.protocol_version.clone() }
+    }
+}
 
 /// Why a stream ended.
 enum End {
@@ -58,28 +85,47 @@ impl Engine {
         }
     }
 
-    /// Stops remembering an endpoint that is gone.
+    /// Listens no more to an endpoint that is gone.
     pub(in crate::engine) fn forget_listener(&self, endpoint: EndpointId) {
-        self.0.listeners.0.remove(&endpoint);
-    }
-
-    /// Begins to listen to every server of a live organization that nobody listens to yet.
-    pub(in crate::engine) fn keep_listening(&self, org: OrgId) {
-        let Some(catalog) = self.0.registry.live(org).map(|handle| handle.catalog()) else { return };
-        for endpoint in catalog.endpoints().filter(|endpoint| is_heard(endpoint)) {
-            let known = self.0.listeners.0.insert(endpoint.id, endpoint.version);
-            if known != Some(endpoint.version) {
-                tokio::spawn(self.clone().listen_to(org, endpoint.id, endpoint.version));
-            }
+        if let Some((_, listener)) = self.0.listeners.0.remove(&endpoint) {
+            listener.task.abort();
         }
     }
 
-    async fn listen_to(self, org: OrgId, id: EndpointId, version: u64) {
+    /// Begins to listen to every server of a live organization that nobody listens to yet, and leaves those that are not
+    /// wanted any more.
+    pub(in crate::engine) fn keep_listening(&self, org: OrgId) {
+        let Some(catalog) = self.0.registry.live(org).map(|handle| handle.catalog()) else { return };
+        self.0.listeners.0.retain(|id, listener| {
+            let is_on = |endpoint: &SharedEndpoint| catalog.org.state == OrgState::Active && endpoint.settings.enabled;
+            let wanted = listener.org != org || catalog.endpoint(*id).is_some_and(is_on);
+            if !wanted {
+                listener.task.abort();
+            }
+            wanted
+        });
+        let active = catalog.org.state == OrgState::Active;
+        for endpoint in catalog.endpoints().filter(|endpoint| active && is_heard(endpoint)) {
+            let (id, dialogue) = (endpoint.id, Spoken::with(endpoint));
+            // The entry is held until the listener is in its place, so that one that ends at once finds itself there.
+            let entry = self.0.listeners.0.entry(id);
+            if let dashmap::Entry::Occupied(known) = &entry {
+                if known.get().dialogue == dialogue {
+                    continue;
+                }
+                known.get().task.abort();
+            }
+            let task = tokio::spawn(self.clone().listen_to(org, id, dialogue.clone())).abort_handle();
+            entry.insert(Listener { org, dialogue, task });
+        }
+    }
+
+    async fn listen_to(self, org: OrgId, id: EndpointId, dialogue: Spoken) {
         let mut pause = FIRST_PAUSE;
-        while let Some((catalog, endpoint)) = self.still_wanted(org, id, version) {
+        while let Some((catalog, endpoint)) = self.still_wanted(org, id, &dialogue) {
             let begun = Instant::now();
             match self.hear_out(&catalog, &endpoint).await {
-                // Other settings, or a start of the organization, ask again.
+                // A server that is spoken with otherwise is asked again.
                 End::NotOffered => return,
                 End::Unwanted => break,
                 End::Broken => {}
@@ -91,13 +137,13 @@ impl Engine {
                 () = self.0.in_flight.stopped() => break,
             }
         }
-        self.0.listeners.0.remove_if(&id, |_, known| *known == version);
+        self.0.listeners.0.remove_if(&id, |_, known| known.dialogue == dialogue);
     }
 
     /// The endpoint as it is now, when it is still the one that was asked about and its organization lives here.
-    fn still_wanted(&self, org: OrgId, id: EndpointId, version: u64) -> Option<(Arc<Catalog>, SharedEndpoint)> {
+    fn still_wanted(&self, org: OrgId, id: EndpointId, dialogue: &Spoken) -> Option<(Arc<Catalog>, SharedEndpoint)> {
         let catalog = self.0.registry.live(org)?.catalog();
-        let endpoint = catalog.endpoint(id).filter(|endpoint| endpoint.version == version && is_heard(endpoint))?;
+        let endpoint = catalog.endpoint(id).filter(|found| Spoken::with(found) == *dialogue && is_heard(found))?;
         let endpoint = Arc::clone(endpoint);
         Some((catalog, endpoint))
     }
@@ -116,18 +162,25 @@ impl Engine {
             Err(end) => return end,
         };
         let mut events = SseReader::new(MAX_MESSAGE_BYTES);
+        let (mut look_at, mut bytes) = (Instant::now() + LOOK_EVERY, 0);
         loop {
             let chunk = tokio::select! {
                 chunk = answer.body.chunk() => chunk,
                 () = self.0.in_flight.stopped() => return End::Unwanted,
-                () = tokio::time::sleep(LOOK_EVERY) => {
-                    match self.still_wanted(endpoint.org_id, endpoint.id, endpoint.version) {
+                // Whatever comes meanwhile: some servers send a sign of life more often than this.
+                () = sleep_until(look_at) => {
+                    (look_at, bytes) = (Instant::now() + LOOK_EVERY, 0);
+                    match self.still_wanted(endpoint.org_id, endpoint.id, &Spoken::with(endpoint)) {
                         Some(_) => continue,
                         None => return End::Unwanted,
                     }
                 }
             };
             let Ok(Some(chunk)) = chunk else { return End::Broken };
+            bytes += chunk.len();
+            if bytes > MAX_BYTES_A_LOOK {
+                return End::Broken;
+            }
             let fault = events.push(&chunk).err();
             for event in events.by_ref() {
                 match heard(&event.data) {
@@ -193,6 +246,8 @@ fn heard(message: &str) -> News {
     }
 }
 
+/// A server that was spoken with once, also one that is away at the moment.
 fn is_heard(endpoint: &SharedEndpoint) -> bool {
-    endpoint.settings.dialect == Dialect::Mcp && endpoint.state() == EndpointState::Connected
+    let settings = &endpoint.settings;
+    settings.dialect == Dialect::Mcp && settings.enabled && endpoint.sync.protocol_version.is_some()
 }

@@ -89,7 +89,7 @@ impl Engine {
             let may_repeat = match &listed {
                 Err(ListFault::Failed(error)) => !error.bytes_sent && is_connect_fault(error.kind),
                 Err(ListFault::Status(status)) => matches!(status, 502..=504),
-                Err(ListFault::Fault(_)) | Ok(_) => false,
+                Err(ListFault::NeverOpens(_) | ListFault::Fault(..)) | Ok(_) => false,
             };
             if may_repeat && attempt < FETCH_ATTEMPTS && self.pause(attempt, deadline).await {
                 attempt += 1;
@@ -102,7 +102,8 @@ impl Engine {
                 }
                 Err(ListFault::Failed(error)) => (Err(self.fetch_fault(error.kind)), None),
                 Err(ListFault::Status(status)) => (Err(status_fault(status)), Some(status)),
-                Err(ListFault::Fault(fault)) => (Err(fault), None),
+                Err(ListFault::NeverOpens(fault)) => (Err(fault), None),
+                Err(ListFault::Fault(fault, status)) => (Err(fault), status),
             };
         }
     }

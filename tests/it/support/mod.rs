@@ -9,6 +9,7 @@ pub(crate) mod hook;
 pub(crate) mod keep_alive;
 pub(crate) mod manifests;
 pub(crate) mod mcp;
+pub(crate) mod mcp_server;
 pub(crate) mod mcp_upstream;
 pub(crate) mod node;
 pub(crate) mod openapi;

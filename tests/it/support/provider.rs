@@ -46,6 +46,23 @@ pub(crate) enum Reply {
     Late(Duration, Box<Reply>),
     /// The reply, when the test says so.
     Held(Arc<Latch>, Box<Reply>),
+    /// An event stream, with further headers.
+    Stream(Vec<(String, String)>, Vec<Step>),
+}
+
+/// What a provider does next with a stream it has begun. After the last step the stream ends as it should.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// These bytes.
+    Say(Vec<u8>),
+    /// Nothing, until the test says so.
+    Wait(Arc<Latch>),
+    /// Whatever the test says meanwhile, until the other side hangs up.
+    Relay(Arc<Mutex<VecDeque<Vec<u8>>>>),
+    /// These bytes again and again, until the other side hangs up.
+    Flood(Vec<u8>),
+    /// The end of the connection, in the middle of the stream.
+    Break,
 }
 
 impl Reply {
@@ -87,15 +104,77 @@ struct Shared {
     tools: Mutex<Vec<Value>>,
     script: Mutex<VecDeque<Reply>>,
     received: Mutex<Vec<Received>>,
-    connections: Mutex<Vec<TcpStream>>,
     answered: AtomicUsize,
-    down: AtomicBool,
 }
 
 /// A provider that listens on a port of its own until it is dropped.
 pub(crate) struct Provider {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    port: Port,
+}
+
+/// What a provider makes of a request.
+type Answering = dyn Fn(Received) -> Reply + Send + Sync;
+
+/// A port of its own, listened on until it is dropped.
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+    down: Arc<AtomicBool>,
+    answering: Arc<Answering>,
+}
+
+impl Port {
+    /// Answers every request as `answering` says.
+    pub(crate) fn open(answering: impl Fn(Received) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let port = Self { address, connections: Arc::default(), down: Arc::default(), answering: Arc::new(answering) };
+        port.listen(listener);
+        port
+    }
+
+    fn listen(&self, listener: TcpListener) {
+        let (connections, down) = (Arc::clone(&self.connections), Arc::clone(&self.down));
+        let answering = Arc::clone(&self.answering);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if down.load(Ordering::SeqCst) {
+                    return;
+                }
+                lock(&connections).extend(stream.try_clone());
+                let answering = Arc::clone(&answering);
+                std::thread::spawn(move || serve(&*answering, &stream));
+            }
+        });
+    }
+
+    /// Refuses connections from now on.
+    pub(crate) fn go_down(&self) {
+        if !self.down.swap(true, Ordering::SeqCst) {
+            // Wakes the listener, which then closes.
+            let _ = TcpStream::connect(self.address);
+            for connection in lock(&self.connections).drain(..) {
+                let _ = connection.shutdown(Shutdown::Both);
+            }
+            super::eventually("the provider's port closes", || TcpStream::connect(self.address).err());
+        }
+    }
+
+    /// Listens again on the same port.
+    pub(crate) fn come_back(&self) {
+        let listener = super::eventually("the port can be had again", || TcpListener::bind(self.address).ok());
+        self.down.store(false, Ordering::SeqCst);
+        self.listen(listener);
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if !self.down.swap(true, Ordering::SeqCst) {
+            let _ = TcpStream::connect(self.address);
+        }
+    }
 }
 
 /// The header value a topology provider of these tests is registered with.
@@ -115,59 +194,35 @@ impl Provider {
     }
 
     fn start(speaks: Speaks, tools: &[Value]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("a bound address");
         let shared = Arc::new(Shared {
             speaks,
             manifest: Mutex::new(Reply::Hangup),
             tools: Mutex::default(),
             script: Mutex::default(),
             received: Mutex::default(),
-            connections: Mutex::default(),
             answered: AtomicUsize::new(0),
-            down: AtomicBool::new(false),
         });
-        let provider = Self { shared, address };
+        let port = Port::open({
+            let shared = Arc::clone(&shared);
+            move |request| answer(&shared, &request)
+        });
+        let provider = Self { shared, port };
         provider.offer(tools);
-        provider.listen(listener);
         provider
-    }
-
-    fn listen(&self, listener: TcpListener) {
-        let shared = Arc::clone(&self.shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                if shared.down.load(Ordering::SeqCst) {
-                    return;
-                }
-                lock(&shared.connections).extend(stream.try_clone());
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(&shared, &stream));
-            }
-        });
     }
 
     /// Refuses connections from now on.
     pub(crate) fn go_down(&self) {
-        if !self.shared.down.swap(true, Ordering::SeqCst) {
-            // Wakes the listener, which then closes.
-            let _ = TcpStream::connect(self.address);
-            for connection in lock(&self.shared.connections).drain(..) {
-                let _ = connection.shutdown(Shutdown::Both);
-            }
-            super::eventually("the provider's port closes", || TcpStream::connect(self.address).err());
-        }
+        self.port.go_down();
     }
 
     /// Listens again on the same port.
     pub(crate) fn come_back(&self) {
-        let listener = super::eventually("the port can be had again", || TcpListener::bind(self.address).ok());
-        self.shared.down.store(false, Ordering::SeqCst);
-        self.listen(listener);
+        self.port.come_back();
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address)
     }
 
     /// The registration of this provider.
@@ -224,33 +279,28 @@ impl Provider {
     }
 }
 
-impl Drop for Provider {
-    fn drop(&mut self) {
-        if !self.shared.down.swap(true, Ordering::SeqCst) {
-            let _ = TcpStream::connect(self.address);
-        }
-    }
-}
-
 /// A URL nobody listens at.
 pub(crate) fn dead_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     format!("http://{}", listener.local_addr().expect("a bound address"))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn serve(shared: &Shared, stream: &TcpStream) {
+fn answer(shared: &Shared, request: &Received) -> Reply {
+    lock(&shared.received).push(request.clone());
+    match request.method.as_str() {
+        "GET" => lock(&shared.manifest).clone(),
+        _ => lock(&shared.script).pop_front().unwrap_or_else(|| usual(shared, request)),
+    }
+}
+
+fn serve(answering: &Answering, stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read_request(&mut reader) {
-        lock(&shared.received).push(request.clone());
-        let reply = match request.method.as_str() {
-            "GET" => lock(&shared.manifest).clone(),
-            _ => lock(&shared.script).pop_front().unwrap_or_else(|| usual(shared, &request)),
-        };
-        if !send(stream, reply) {
+        if !send(stream, answering(request)) {
             break;
         }
     }
@@ -303,7 +353,54 @@ fn send(mut stream: &TcpStream, reply: Reply) -> bool {
             bytes.extend_from_slice(&body);
             stream.write_all(&bytes).is_ok()
         }
+        Reply::Stream(headers, steps) => {
+            let mut head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n".to_owned();
+            for (name, value) in headers {
+                head += &format!("{name}: {value}\r\n");
+            }
+            head += "\r\n";
+            stream.write_all(head.as_bytes()).is_ok()
+                && steps.iter().all(|step| take(stream, step))
+                && stream.write_all(b"0\r\n\r\n").is_ok()
+        }
     }
+}
+
+/// Takes a step of a stream; whether it goes on.
+fn take(stream: &TcpStream, step: &Step) -> bool {
+    match step {
+        Step::Say(bytes) => write_chunk(stream, bytes),
+        Step::Wait(latch) => {
+            latch.wait();
+            true
+        }
+        Step::Relay(queue) => {
+            // Nothing comes from the other side but its end.
+            stream.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout can be set");
+            loop {
+                let next = lock(queue).pop_front();
+                match next {
+                    Some(bytes) if write_chunk(stream, &bytes) => {}
+                    Some(_) => return false,
+                    None if stream.peek(&mut [0]).is_ok_and(|read| read == 0) => return false,
+                    None => {}
+                }
+            }
+        }
+        Step::Flood(bytes) => {
+            while write_chunk(stream, bytes) {}
+            false
+        }
+        Step::Break => false,
+    }
+}
+
+fn write_chunk(mut stream: &TcpStream, bytes: &[u8]) -> bool {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    stream.write_all(&chunk).is_ok()
 }
 
 pub(super) fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Received> {

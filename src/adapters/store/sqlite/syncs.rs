@@ -15,6 +15,7 @@ const KEPT: u32 = 100;
 pub(super) fn finish(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
     let endpoint = end.record.endpoint_id;
     announce_failure(db, end)?;
+    let speaks_otherwise = end.tools.is_none() && protocol_version(db, end)? != end.state.protocol_version;
     let updated = db.execute(
         "UPDATE endpoints SET sync = ?3, sync_due_at = ?4 WHERE id = ?1 AND org_id = ?2",
         (
@@ -31,6 +32,9 @@ pub(super) fn finish(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
         expect_revision(db, end.org_id, set.expected_revision)?;
         swap_tools(db, end.org_id, endpoint, set)?;
         accept(db, end.org_id, set)?;
+    }
+    // How its server is called is part of the configuration, like its tools.
+    if end.tools.is_some() || speaks_otherwise {
         db.raise_revision(end.org_id, end.record.at)?;
     }
     db.execute(
@@ -61,6 +65,15 @@ fn announce_failure(db: &Db<'_>, end: &SyncEnd) -> StoreResult<()> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// The revision of its protocol that the endpoint's server answered in before.
+fn protocol_version(db: &Db<'_>, end: &SyncEnd) -> StoreResult<Option<String>> {
+    let sql = "SELECT sync FROM endpoints WHERE id = ?1 AND org_id = ?2";
+    let before = db.find(sql, (bytes(end.record.endpoint_id.uuid()), bytes(end.org_id.uuid())), |row| {
+        rows::from_text::<SyncStateDoc>("endpoint", text_at(row, 0, "endpoint")?)?.state()
+    })?;
+    Ok(before.and_then(|state| state.protocol_version))
 }
 
 /// Keeps the last [`KEPT`] syncs of an endpoint.
