@@ -141,7 +141,7 @@ pub(super) struct Checked<'a> {
     pub(super) tool: &'a Arc<CatalogTool>,
     pub(super) request: &'a RunRequest,
     pub(super) arguments: ValidArguments,
-    mcp: Option<Box<McpPart>>,
+    mcp: Option<McpPart>,
     token: Option<TokenUse>,
     pub(super) guard: InFlightGuard,
     pub(super) begun: Instant,
@@ -156,7 +156,7 @@ const RECORDING_SLACK: Duration = Duration::from_secs(2);
 impl Engine {
     /// Runs a tool: one phase after the other, in the order the contract checks things. The branches of the rarer kinds
     /// of run are boxed, so that a plain call does not carry their state about.
-    pub async fn run(&self, access: &AgentAccess, request: RunRequest) -> Result<RunReply, RunRefusal> {
+    pub async fn run(&self, access: &AgentAccess, mut request: RunRequest) -> Result<RunReply, RunRefusal> {
         let begun = Instant::now();
         let guard = self.0.in_flight.enter().ok_or(RunRefusal::Overloaded)?;
         let tool = resolve(access, &request.tool)?;
@@ -185,7 +185,7 @@ impl Engine {
             }
             Consent::Missing(confirmation) => return Ok(RunReply::ConfirmationRequired { tool, confirmation }),
         };
-        let mcp = McpPart::of(&request, round);
+        let mcp = request.mcp.take().map(|caller| McpPart::of(caller, round));
         let checked = Checked { access, tool: &tool, request: &request, arguments, mcp, token, guard, begun };
         if by_teammate || tool.risk.is_some_and(|risk| risk.needs_approval()) {
             return Box::pin(self.hold(checked, by_teammate)).await;

@@ -46,7 +46,7 @@ pub(in crate::engine) struct Dispatch {
     pub(in crate::engine) begun: Instant,
     pub(in crate::engine) traceparent: Option<String>,
     /// How an MCP client takes part.
-    pub(in crate::engine) mcp: Option<Box<McpPart>>,
+    pub(in crate::engine) mcp: Option<McpPart>,
     /// The run is in the store already; otherwise it is recorded later, whole.
     pub(in crate::engine) durable: bool,
 }
@@ -147,7 +147,7 @@ impl Dispatch {
         let calling = Calling {
             tool: &self.tool,
             arguments: self.run.intent.arguments(),
-            part: self.mcp.as_deref(),
+            part: self.mcp.as_ref(),
             traceparent: self.traceparent.as_deref(),
         };
         let mut attempts = Vec::with_capacity(1);

@@ -18,16 +18,15 @@ use std::time::Duration;
 /// An MCP client's part in a call that is about to be sent.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct McpPart {
-    pub(in crate::engine) caller: McpCaller,
+    pub(in crate::engine) caller: Box<McpCaller>,
     /// What the tool's server gave with its questions.
     pub(in crate::engine) server_state: Option<String>,
 }
 
 impl McpPart {
-    /// The part of a request's client, and what it carried from the round before.
-    pub(in crate::engine) fn of(request: &RunRequest, round: Option<Round>) -> Option<Box<Self>> {
-        let caller = McpCaller::clone(request.mcp.as_deref()?);
-        Some(Box::new(Self { caller, server_state: round.and_then(|round| round.state) }))
+    /// The part of a client, and what it carried from the round before.
+    pub(in crate::engine) fn of(caller: Box<McpCaller>, round: Option<Round>) -> Self {
+        Self { caller, server_state: round.and_then(|round| round.state) }
     }
 }
 

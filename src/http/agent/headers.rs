@@ -1,7 +1,10 @@
 //! Headers an agent may send, each within its length.
 
 use crate::http::error::Problem;
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName};
+
+const CALLER: HeaderName = HeaderName::from_static("x-caller-identity");
+const CONVERSATION: HeaderName = HeaderName::from_static("conversation-id");
 
 /// Longest `X-Caller-Identity`.
 const LONGEST_CALLER: usize = 256;
@@ -11,17 +14,22 @@ pub(super) const LONGEST_CONVERSATION: usize = 128;
 
 /// Who the end user is, as the agent says.
 pub(in crate::http) fn caller(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    opaque(headers, "X-Caller-Identity", LONGEST_CALLER)
+    opaque(headers, &CALLER, "X-Caller-Identity", LONGEST_CALLER)
 }
 
 /// Which conversation the request belongs to.
 pub(in crate::http) fn conversation(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    opaque(headers, "Conversation-Id", LONGEST_CONVERSATION)
+    opaque(headers, &CONVERSATION, "Conversation-Id", LONGEST_CONVERSATION)
 }
 
 /// One header of visible characters; empty is absent.
-fn opaque<'a>(headers: &'a HeaderMap, name: &'static str, longest: usize) -> Result<Option<&'a str>, Problem> {
-    let mut values = headers.get_all(name);
+fn opaque<'a>(
+    headers: &'a HeaderMap,
+    header: &HeaderName,
+    shown: &'static str,
+    longest: usize,
+) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(header);
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| text.bytes().all(|b| b.is_ascii_graphic()));
     match text {
@@ -29,7 +37,7 @@ fn opaque<'a>(headers: &'a HeaderMap, name: &'static str, longest: usize) -> Res
             Ok(Some(text).filter(|text| !text.is_empty()))
         }
         Some(_) | None => Err(Problem::invalid_request(format!(
-            "{name} may be sent once and hold at most {longest} visible ASCII characters"
+            "{shown} may be sent once and hold at most {longest} visible ASCII characters"
         ))),
     }
 }
@@ -37,7 +45,7 @@ fn opaque<'a>(headers: &'a HeaderMap, name: &'static str, longest: usize) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actix_web::http::header::{HeaderName, HeaderValue};
+    use actix_web::http::header::HeaderValue;
 
     fn caller_of(lines: &[&[u8]]) -> Result<Option<String>, &'static str> {
         let mut headers = HeaderMap::new();

@@ -126,6 +126,9 @@ pub(super) fn read(body: &[u8]) -> Result<Message<'_>, Unreadable<'_>> {
     }
     let refused = |fault| Unreadable { id: None, fault };
     json_scan::scan(body).map_err(|fault| refused(Fault::new(400, words::PARSE_ERROR, fault.message)))?;
+    if let Some(request) = read_plain(body) {
+        return Ok(Message::Request(request));
+    }
     if body.trim_ascii_start().starts_with(b"[") {
         return Err(refused(Fault::invalid_request("batches are not taken: send one message a request")));
     }
@@ -162,6 +165,29 @@ pub(super) fn read(body: &[u8]) -> Result<Message<'_>, Unreadable<'_>> {
     }
 }
 
+/// Reads a request in which nothing is out of the ordinary, and in one pass; `None` for any other message, which is then
+/// looked at member by member, so that a refusal can say what is wrong.
+fn read_plain(body: &[u8]) -> Option<Request<'_>> {
+    #[derive(Deserialize)]
+    struct Plain<'a> {
+        jsonrpc: &'a str,
+        #[serde(borrow)]
+        id: &'a RawValue,
+        method: &'a str,
+        #[serde(borrow)]
+        params: Object<Params<'a>>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        result: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        error: Option<&'a RawValue>,
+    }
+    let Object(said) = serde_json::from_slice::<Object<Plain<'_>>>(body).ok()?;
+    let Plain { jsonrpc: "2.0", id, method, params: Object(params), result: None, error: None } = said else {
+        return None;
+    };
+    is_id(id.get()).then_some(Request { id: id.get(), method: Cow::Borrowed(method), params })
+}
+
 fn read_params(params: Option<&RawValue>) -> Result<Params<'_>, Fault> {
     let Some(params) = params else { return Ok(Params::default()) };
     let read: Result<Object<Params<'_>>, _> = serde_json::from_str(params.get());
@@ -190,6 +216,9 @@ pub(super) struct Capabilities {
 impl Capabilities {
     /// Reads an object; `None` when it is none. `kept` names the members that are told on, all when there are none.
     pub(super) fn read(json: &str, kept: &[&str]) -> Option<Self> {
+        if json == "{}" {
+            return Some(Self { told_on: Some(json.to_owned()), ..Self::default() });
+        }
         let mut members = Members::of(json)?;
         let elicitation = members.get("elicitation").and_then(|value| Members::of(value.get()));
         // An empty object means forms, from before there was anything else.
