@@ -3,5 +3,13 @@
 
 #[path = "peers/conformance.rs"]
 mod conformance;
+#[path = "peers/differential.rs"]
+mod differential;
 #[path = "peers/harness.rs"]
 mod harness;
+#[path = "peers/json.rs"]
+mod json;
+#[path = "peers/mcp.rs"]
+mod mcp;
+#[path = "peers/sse.rs"]
+mod sse;
