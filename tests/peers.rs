@@ -11,6 +11,8 @@ mod differential;
 mod harness;
 #[path = "peers/json.rs"]
 mod json;
+#[path = "peers/load.rs"]
+mod load;
 #[path = "peers/mcp.rs"]
 mod mcp;
 #[path = "peers/rmcp_client.rs"]
