@@ -1,12 +1,13 @@
 //! The official conformance suite, on both sides of toolgate. What it came to stands in the last line of each test.
 
 use super::harness::{Gateway, PROGRAM, Upstream, command, printed, scripts};
+use std::path::Path;
 use std::process::Command;
 
 /// The suite's verdict on toolgate as a server, which has behind it all that the suite asks for.
 fn serves(revision: &str) {
-    // How the answers travel is the server's choice, and so that they may be told apart it makes every one.
-    let upstream = Upstream::start("upstream.mjs", &["--era", "both", "--response", "auto"]);
+    // Scenarios that are only reported, of tasks that a server makes of a long call, would wait for its end.
+    let upstream = Upstream::start("upstream.mjs", &["--era", "both", "--response", "auto", "--slowest", "1"]);
     let gateway = Gateway::start();
     let organization = gateway.organization("suite");
     organization.endpoint(&upstream);
@@ -26,6 +27,10 @@ fn calls(revision: &str) {
 fn conformance(leg: &str, revision: &str) -> Command {
     let mut suite = command(scripts().join("conformance"));
     suite.args([leg, revision, "--expected-failures"]).arg(scripts().join(format!("baseline-{revision}.yml")));
+    // What the suite writes stays until the next time, for whoever wants to know why.
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{leg}-{revision}"));
+    let _ = std::fs::remove_dir_all(&output);
+    suite.arg("--output").arg(output);
     suite
 }
 

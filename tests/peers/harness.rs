@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use ureq::Agent;
 
@@ -14,9 +14,6 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// Made by the contract's rule from the bytes 00…1f.
 pub(crate) const OPERATOR_TOKEN: &str = "tg_op_003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf3XKEij";
-
-/// How long something that happens in real time may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The folder of this folder's scripts.
 pub(crate) fn scripts() -> PathBuf {
@@ -52,19 +49,6 @@ pub(crate) fn node(script: &str) -> Command {
     let mut command = command(peers().join("node/node"));
     command.arg(scripts().join(script));
     command
-}
-
-/// Waits for something that others bring about.
-#[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// An HTTP client that answers whatever came back.
@@ -147,8 +131,10 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn start() -> Self {
         let data_dir = TempDir::new().expect("a temporary folder");
-        let mut command = Command::new(PROGRAM);
-        command.arg("serve").env_clear().envs(settings(data_dir.path()));
+        // Thousands of clients want as many descriptors as there may be.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", r#"ulimit -n "$(ulimit -H -n)"; exec "$0" serve"#, PROGRAM]);
+        command.env_clear().envs(settings(data_dir.path()));
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();

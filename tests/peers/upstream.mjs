@@ -1,8 +1,9 @@
 // The MCP server that stands behind toolgate in the conformance and client tests: the official TypeScript SDK's, both
 // eras on one URL, with every tool, prompt and resource the conformance suite asks a server for.
 //
-//   node upstream.mjs [--port 0] [--era modern|legacy|both] [--response auto|sse|json]
+//   node upstream.mjs [--port 0] [--era modern|legacy|both] [--response auto|sse|json] [--slowest SECONDS]
 //
+// `slow_compute` takes no longer than `--slowest`, whatever it is asked for.
 // The first line of stdout is `listening <url>`. `GET /__calls` gives what was received (see `lib.mjs`).
 import { randomUUID } from 'node:crypto';
 import { listen, load, parseJson, readBody, Record, sendJson, serverFlags } from './lib.mjs';
@@ -14,7 +15,8 @@ const { createMcpHandler, isInitializeRequest, isLegacyRequest, WebStandardStrea
 );
 const { localhostHostValidation, localhostOriginValidation } = load('@modelcontextprotocol/node');
 
-const flags = serverFlags({ response: { type: 'string', default: 'auto' } });
+const string = { type: 'string' };
+const flags = serverFlags({ response: { ...string, default: 'auto' }, slowest: { ...string, default: 'Infinity' } });
 const largestBody = 32 * 1024 * 1024;
 const record = new Record();
 const hostIsLocal = localhostHostValidation();
@@ -23,6 +25,7 @@ const originIsLocal = localhostOriginValidation();
 /** What all server instances share: there is one of them for each modern request and each legacy session. */
 const shared = {
   record,
+  slowest: Number(flags.slowest),
   extraTool: false,
   extraPrompt: false,
   sessions: new Map(),

@@ -130,7 +130,7 @@ function addSchemas(mcp) {
   );
 }
 
-function addTimed(mcp, { record }) {
+function addTimed(mcp, { record, slowest }) {
   const log = async (context, message) => context.mcpReq.log('info', message);
   tool(mcp, 'test_tool_with_logging', { description: 'Logs while it runs' }, async (_, context) => {
     await log(context, 'Tool execution started');
@@ -179,7 +179,7 @@ function addTimed(mcp, { record }) {
     async ({ seconds }, context) => {
       record.event({ tool: 'slow_compute', is: 'started' });
       try {
-        await sleep(seconds * 1000, undefined, { signal: context.mcpReq.signal });
+        await sleep(Math.min(seconds, slowest) * 1000, undefined, { signal: context.mcpReq.signal });
       } catch (error) {
         record.event({ tool: 'slow_compute', is: 'cancelled' });
         throw error;
