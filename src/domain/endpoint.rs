@@ -96,7 +96,7 @@ pub struct EndpointSettings {
     pub name: String,
     /// The protocol it speaks; fixed at registration.
     pub dialect: Dialect,
-    /// Absolute http(s) URL without a trailing slash, query or fragment.
+    /// Absolute http(s) URL without a trailing slash, query or fragment; of an MCP server exactly as it was given.
     pub base_url: String,
     /// Credentials shown to the provider.
     pub auth: EndpointAuth,

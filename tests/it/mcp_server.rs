@@ -1,5 +1,6 @@
 //! `POST /mcp`: messages, eras, headers, and what is said of each fault.
 
+use crate::support::client::Answer;
 use crate::support::gate::Gate;
 use crate::support::manifests::{median, topology};
 use crate::support::mcp::{MODERN, error, meta, modern_headers, modern_message, result, text, with_tasks};
@@ -309,7 +310,10 @@ fn headers_of_a_run_count_for_a_call_too() {
         let request = tenant.modern_request("tools/call", &params, &json!({}));
         request.header("Idempotency-Key", key).header("X-Caller-Identity", "ann").send()
     };
-    let (first, again, other) = (result(&call("k-1")), result(&call("k-1")), result(&call("k-2")));
+    let (first, again, other) = (call("k-1"), call("k-1"), call("k-2"));
+    let is_replay = |answer: &Answer| answer.header("idempotent-replay").map(str::to_owned);
+    assert_eq!([is_replay(&first), is_replay(&again), is_replay(&other)], [None, Some("true".to_owned()), None]);
+    let (first, again, other) = (result(&first), result(&again), result(&other));
     assert_eq!(first["structuredContent"]["status"], "started");
     assert_eq!(first["structuredContent"], again["structuredContent"], "one run");
     assert_ne!(first["structuredContent"], other["structuredContent"]);

@@ -25,9 +25,9 @@ use crate::engine::run::{RunRefusal, RunReply, RunRequest};
 use crate::http::agent::headers;
 use crate::http::call::Call;
 use crate::http::error::Problem;
-use crate::http::idempotency;
+use crate::http::idempotency::{self, IDEMPOTENT_REPLAY};
 use actix_web::HttpResponse;
-use actix_web::http::header::CONTENT_TYPE;
+use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -125,7 +125,14 @@ async fn deliver(id: &str, mut going: Going, channel: Arc<CallChannel>, accepts_
         Some(reply) if channel.has_something() && accepts_stream => {
             stream::follow(id.to_owned(), async { Some(reply) }.boxed(), channel)
         }
-        Some(reply) => reply.respond(id),
+        Some(reply) => {
+            let mut answer = reply.respond(id);
+            // A stream has sent its headers before this is known.
+            if channel.is_replay() {
+                answer.headers_mut().insert(IDEMPOTENT_REPLAY, HeaderValue::from_static("true"));
+            }
+            answer
+        }
         // Its client took it back: there is no answer, and a body that says so.
         None => HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/event-stream")).finish(),
     }
@@ -307,6 +314,9 @@ impl ToolCall {
                     return failure(self.era, "The user did not confirm this call in time; nothing was done.");
                 }
             }
+        }
+        if let Ok(RunReply::Replay(_)) = reply {
+            self.channel.mark_replay();
         }
         match reply {
             Ok(RunReply::Run(run) | RunReply::Replay(run)) => self.settle(run).await,

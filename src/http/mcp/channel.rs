@@ -71,6 +71,7 @@ pub(super) struct CallChannel {
     news: Notify,
     is_cancelled: AtomicBool,
     cancelled: Notify,
+    is_replay: AtomicBool,
 }
 
 impl CallChannel {
@@ -82,7 +83,18 @@ impl CallChannel {
             news: Notify::new(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
+            is_replay: AtomicBool::new(false),
         })
+    }
+
+    /// The answer is that of the run that the call's `Idempotency-Key` stands for.
+    pub(super) fn mark_replay(&self) {
+        self.is_replay.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub(super) fn is_replay(&self) -> bool {
+        self.is_replay.load(Ordering::Relaxed)
     }
 
     /// The client does not want its call any more.

@@ -209,7 +209,7 @@ fn manifest(given: &RawValue) -> Result<Option<JsonText>, Problem> {
 pub(in crate::http) struct EndpointItem {
     id: String,
     name: String,
-    /// `topology`, `agent-provider` or `median`.
+    /// `topology`, `agent-provider`, `median` or `mcp`.
     dialect: &'static str,
     base_url: String,
     enabled: bool,
