@@ -43,6 +43,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// A call, ready to be made.
 struct ToolCall {
+    state: Arc<McpState>,
     engine: Engine,
     access: AgentAccess,
     tool: Arc<CatalogTool>,
@@ -63,7 +64,11 @@ enum Wanted {
 
 /// Answers a call.
 pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, client: &Client) -> HttpResponse {
-    let channel = CallChannel::new(request.params.progress_token(), questioning(call, client));
+    let token = match request.params.bounded_progress_token() {
+        Ok(token) => token,
+        Err(fault) => return client.fit(Reply::Fault(fault)).respond(request.id),
+    };
+    let channel = CallChannel::new(token, questioning(call, client));
     let until = Instant::now() + LONGEST_WAIT;
     let mut only_reads = false;
     let going = match wanted(call, request, client, &channel, until) {
@@ -201,11 +206,12 @@ fn wanted(
             input_responses: round.responses.and_then(|responses| JsonText::parse(&responses).ok()),
             request_state: round.state,
             session: client.session.as_ref().map(|session| session.id),
-            wants_progress: params.progress_token().is_some(),
+            wants_progress: channel.tells_progress(),
             channel: Arc::clone(channel) as Arc<dyn McpChannel>,
         }));
     }
     let tool_call = ToolCall {
+        state: Arc::clone(&call.state.mcp),
         engine: call.engine().clone(),
         access: call.access.clone(),
         tool,
@@ -334,12 +340,17 @@ impl ToolCall {
         }
         let (engine, access) = (self.engine.clone(), self.access.clone());
         let work = async move { engine.run(&access, request).await };
-        Asking::new(&self.engine, &self.access, work.boxed()).await
+        Asking::new(&self.state, &self.engine, &self.access, work.boxed()).await
     }
 
     async fn ask(&self, confirmation: &Confirmation) -> Decision {
         let question = confirm::legacy_question(confirmation);
-        match self.channel.ask("elicitation/create", &question).await {
+        let answer = tokio::select! {
+            answer = self.channel.ask("elicitation/create", &question) => answer,
+            // A person's time to think keeps no gateway from stopping.
+            () = self.engine.stopped() => None,
+        };
+        match answer {
             Some(Ok(result)) => Decision::read(result.raw()),
             Some(Err(_)) | None => Decision::Unclear,
         }
@@ -353,7 +364,7 @@ impl ToolCall {
         if self.has_tasks {
             return tasks::created(&self.access, &run);
         }
-        let given_up = GivenUpOnDrop::new(&self.engine, &self.access, &run);
+        let given_up = GivenUpOnDrop::new(&self.state, &self.engine, &self.access, &run);
         let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.until).await;
         given_up.done();
         if goes_on(&run) {
