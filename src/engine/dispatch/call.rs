@@ -151,6 +151,9 @@ impl Dispatch {
             traceparent: self.traceparent.as_deref(),
         };
         let mut attempts = Vec::with_capacity(1);
+        if let Some(part) = &self.mcp {
+            part.keep(self.permit.take());
+        }
         let called = server.call(calling, &mut attempts).await;
         let ended = match &called {
             Ok(called) => Some(Ok(called.status)),
@@ -158,9 +161,8 @@ impl Dispatch {
             Err(Lost::Unopened { ended, .. }) => *ended,
             Err(Lost::Cancelled) => None,
         };
-        if let Some(permit) = self.permit.take()
-            && let Some(ended) = ended
-        {
+        let kept = self.mcp.as_ref().and_then(McpPart::take_place);
+        if let (Some(permit), Some(ended)) = (kept.or(self.permit.take()), ended) {
             self.way().leave(permit, ended);
         }
         match called {

@@ -5,8 +5,9 @@
 
 use super::Server;
 use super::caller::Questions;
+use super::deadline::Deadline;
 use super::dialogues::{Abilities, OpeningFault, Party, is_refusal_of_an_era};
-use super::exchange::{Deadline, Heard, Listening, Unheard};
+use super::exchange::{Heard, Listening, Unheard};
 use super::reading::{Reading, Step};
 use super::round::McpPart;
 use crate::dialects::mcp::rpc::{self, Message};
@@ -207,13 +208,10 @@ impl Server<'_> {
             match self.engine.read_answer(heard.text.len(), move || reading.of(&heard)).await {
                 Step::Over { outcome, withheld } => return Ok(Called { outcome, withheld, status }),
                 Step::Asked { questions, state } => {
-                    let begun = Instant::now();
-                    let Some(input_responses) = self.answers(&calling, questions).await else {
+                    let Some(input_responses) = self.answers(&calling, deadline, questions).await else {
                         return Ok(Called { outcome: mcp::cannot_ask(), withheld: None, status });
                     };
                     round = Round { input_responses, request_state: state };
-                    // What people take to answer is not the server's time.
-                    deadline.move_on(begun.elapsed());
                 }
             }
         }
@@ -318,7 +316,12 @@ impl Server<'_> {
 
     /// The client's answers to a server's questions, a JSON object; `None` of it where there are none to answer. Nothing
     /// at all when the client cannot be asked, or does not answer.
-    async fn answers(&self, calling: &Calling<'_>, questions: Option<JsonText>) -> Option<Option<JsonText>> {
+    async fn answers(
+        &self,
+        calling: &Calling<'_>,
+        deadline: &Deadline,
+        questions: Option<JsonText>,
+    ) -> Option<Option<JsonText>> {
         #[derive(Deserialize)]
         struct Question<'a> {
             #[serde(borrow)]
@@ -332,7 +335,7 @@ impl Server<'_> {
         let mut answers = Vec::with_capacity(questions.len());
         for (name, question) in questions {
             let params = JsonText::parse(question.params.map_or("{}", RawValue::get)).ok()?;
-            let answer = part.caller.channel.ask(&question.method, &params).await?.ok()?;
+            let answer = self.put_to_client(part, deadline, &question.method, &params).await?.ok()?;
             answers.push([&Value::String(name).to_string(), ":", answer.as_str()].concat());
         }
         JsonText::parse(&["{", &answers.join(","), "}"].concat()).ok().map(Some)

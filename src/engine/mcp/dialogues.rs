@@ -3,7 +3,8 @@
 //! the server asks there, on whichever stream, is asked of nobody else.
 
 use super::Server;
-use super::exchange::{Deadline, Listening, Unheard};
+use super::deadline::Deadline;
+use super::exchange::{Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Opened, words};
 use crate::domain::ids::EndpointId;

@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::caller::{McpChannel, Questions};
+use super::deadline::Deadline;
 use super::round::McpPart;
 use crate::dialects::OutboundRequest;
 use crate::dialects::mcp::rpc::{self, Message};
@@ -11,7 +12,6 @@ use crate::domain::json::JsonText;
 use crate::engine::ports::{AnswerBody, OpenAnswer, TransportError, TransportFault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -54,31 +54,6 @@ impl Unheard {
     /// A fault that came when the request was sent already.
     const fn after_sending(kind: TransportFault) -> Self {
         Unheard::Failed(TransportError { kind, bytes_sent: true })
-    }
-}
-
-/// When a call has to be over. It is moved on by the time that people take to answer: theirs is not the server's.
-#[derive(Debug)]
-pub(super) struct Deadline(Mutex<Instant>);
-
-impl Deadline {
-    pub(super) const fn at(at: Instant) -> Self {
-        Self(Mutex::new(at))
-    }
-
-    pub(super) fn instant(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn move_on(&self, by: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
-    }
-
-    /// Returns when it has passed, wherever it was moved meanwhile.
-    async fn passed(&self) {
-        while Instant::now() < self.instant() {
-            sleep_until(self.instant()).await;
-        }
     }
 }
 
@@ -263,6 +238,23 @@ impl Server<'_> {
         }
     }
 
+    /// Puts a server's question to the client. Meanwhile the call's clock stands still and its place at the endpoint is
+    /// free: whoever thinks it over, or has gone away, holds up nobody else. `None` when there is no answer.
+    pub(super) async fn put_to_client(
+        &self,
+        part: &McpPart,
+        deadline: &Deadline,
+        method: &str,
+        params: &JsonText,
+    ) -> Option<Result<JsonText, JsonText>> {
+        let _paused = deadline.pause();
+        drop(part.take_place());
+        tokio::select! {
+            answer = part.caller.channel.ask(method, params) => answer,
+            () = self.engine.0.in_flight.stopped() => None,
+        }
+    }
+
     /// Answers what a server of the earlier era asks during a call: the agent's client does where it can be asked.
     async fn answer(&self, id: &RawValue, method: &str, params: Option<&RawValue>, listening: &Listening<'_>) {
         let nothing = JsonText::empty_object();
@@ -275,10 +267,7 @@ impl Server<'_> {
             ("ping", _) => Ok(nothing),
             ("elicitation/create" | "sampling/createMessage" | "roots/list", Some(part)) => {
                 let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
-                let asked = Instant::now();
-                let answer = part.caller.channel.ask(method, &params).await;
-                listening.deadline.move_on(asked.elapsed());
-                answer.unwrap_or_else(refused)
+                self.put_to_client(part, listening.deadline, method, &params).await.unwrap_or_else(refused)
             }
             _ => refused(),
         };

@@ -1,8 +1,9 @@
 //! All pages of a server's tools, in whichever era it speaks.
 
 use super::Server;
+use super::deadline::Deadline;
 use super::dialogues::{OpeningFault, Party, is_refusal_of_an_era};
-use super::exchange::{Deadline, Heard, Listening, Unheard};
+use super::exchange::{Heard, Listening, Unheard};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Pages, Sign, words};
 use crate::domain::manifest::{SyncFault, SyncReason};

@@ -6,6 +6,7 @@
 //! | `round` | a call in rounds: what is carried from one to the next |
 //! | [`session`] | what a client of the earlier era said once, sealed |
 //! | `dialogues` | dialogues with servers of the earlier era: opened once, shared, opened anew |
+//! | `deadline` | when a call has to be over; people's time does not count |
 //! | `exchange` | one request to a server, and all that comes before its response |
 //! | `side_stream` | the stream beside a call, on which its client may be asked too |
 //! | `call` | a tool call, round by round, to its outcome |
@@ -17,6 +18,7 @@
 pub(in crate::engine) mod call;
 pub mod caller;
 pub(in crate::engine) mod changes;
+mod deadline;
 pub(in crate::engine) mod dialogues;
 mod exchange;
 pub(in crate::engine) mod list;

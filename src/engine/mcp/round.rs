@@ -11,22 +11,36 @@ use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::catalog::CatalogTool;
 use crate::engine::confirmation::{Binding, Round};
+use crate::engine::dispatch::gate::GatePermit;
 use crate::engine::run::{RunRefusal, RunRequest, ValidArguments};
 use serde_json::Value;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// An MCP client's part in a call that is about to be sent.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::engine) struct McpPart {
     pub(in crate::engine) caller: Box<McpCaller>,
     /// What the tool's server gave with its questions.
     pub(in crate::engine) server_state: Option<String>,
+    /// The call's place at its endpoint, until somebody is asked.
+    slot: Mutex<Option<GatePermit>>,
 }
 
 impl McpPart {
     /// The part of a client, and what it carried from the round before.
     pub(in crate::engine) fn of(caller: Box<McpCaller>, round: Option<Round>) -> Self {
-        Self { caller, server_state: round.and_then(|round| round.state) }
+        Self { caller, server_state: round.and_then(|round| round.state), slot: Mutex::new(None) }
+    }
+
+    /// Keeps the call's place at its endpoint.
+    pub(in crate::engine) fn keep(&self, permit: Option<GatePermit>) {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+
+    /// The place, if it was not given back.
+    pub(in crate::engine) fn take_place(&self) -> Option<GatePermit> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
