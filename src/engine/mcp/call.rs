@@ -348,9 +348,10 @@ fn is_not_taken(heard: &Heard) -> bool {
         Some(Message::Request { .. } | Message::Notification { .. }) | None => None,
     };
     match (heard.status, code) {
-        (404, None) | (400 | 405 | 406 | 415, None) => true,
-        // An error that came with success may be the tool's own word: that it ran is not to be excluded.
-        (400..500, Some(code)) => is_about_the_dialogue(code),
+        (400 | 404 | 405 | 406 | 415, None) => true,
+        // An error that came with success may be the tool's own word, and one in time (408) a proxy's: that it ran is not
+        // to be excluded.
+        (400 | 404 | 405 | 406 | 415, Some(code)) => is_about_the_dialogue(code),
         _ => false,
     }
 }
