@@ -117,3 +117,28 @@ fn a_yes_that_nobody_gave_is_not_carried() {
     }
     assert_eq!(world.paid(), 0);
 }
+
+/// A server's questions become requests to a client of the earlier era: only those it said it can answer.
+#[test]
+fn a_legacy_client_is_asked_only_what_it_can_be_asked() {
+    let gate = Gate::start();
+    let tenant = gate.tenant("acme");
+    let tool = json!({ "name": "ask", "description": "Asks", "inputSchema": { "type": "object", "properties": { "method": { "type": "string" } } } });
+    let upstream = McpUpstream::start(&[tool], |params| {
+        let questions = json!({ "q": { "method": params["arguments"]["method"], "params": { "message": "?" } } });
+        json!({ "result": { "resultType": "input_required", "inputRequests": questions } })
+    });
+    tenant.post("/v1/endpoints", &upstream.registration("up")).expect(201);
+    let session = tenant.initialize(&json!({ "elicitation": {}, "roots": {} })).expect("a session");
+    let first = |method: &str| {
+        let params = json!({ "name": "ask", "arguments": { "method": method } });
+        let mut stream = tenant.legacy_stream(&json!(1), &params, Some(&session));
+        stream.is_events().then(|| stream.expect("a question")["method"].clone())
+    };
+    for method in ["elicitation/create", "roots/list"] {
+        assert_eq!(first(method), Some(json!(method)));
+    }
+    for method in ["sampling/createMessage", "tools/call", "notifications/cancelled", "ping"] {
+        assert_eq!(first(method), None, "{method} is not asked: the answer is a body");
+    }
+}

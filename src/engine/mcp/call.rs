@@ -327,10 +327,13 @@ impl Server<'_> {
             params: Option<&'a RawValue>,
         }
         let Some(questions) = questions else { return Some(None) };
-        let part = calling.part.filter(|part| part.caller.questions == Questions::Ask)?;
+        let part = calling.part?;
         let questions: BTreeMap<String, Question<'_>> = serde_json::from_str(questions.as_str()).ok()?;
         let mut answers = Vec::with_capacity(questions.len());
         for (name, question) in questions {
+            if !part.may_be_asked(&question.method) {
+                return None;
+            }
             let params = JsonText::parse(question.params.map_or("{}", RawValue::get)).ok()?;
             let answer = part.caller.channel.ask(&question.method, &params).await?.ok()?;
             answers.push([&Value::String(name).to_string(), ":", answer.as_str()].concat());

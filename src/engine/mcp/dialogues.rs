@@ -38,6 +38,16 @@ impl Abilities {
         Self { elicitation: has("elicitation"), sampling: has("sampling"), roots: has("roots") }
     }
 
+    /// Whether this may be asked: no other method of a client is open to a server.
+    pub(super) fn allow(self, method: &str) -> bool {
+        match method {
+            "elicitation/create" => self.elicitation,
+            "sampling/createMessage" => self.sampling,
+            "roots/list" => self.roots,
+            _ => false,
+        }
+    }
+
     /// Whether there is anything to ask.
     pub(super) fn are_any(self) -> bool {
         self != Self::default()

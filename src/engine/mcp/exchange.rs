@@ -1,7 +1,7 @@
 //! One request to an MCP server, and all that comes before its response: progress, announcements, and questions.
 
 use super::Server;
-use super::caller::{McpChannel, Questions};
+use super::caller::McpChannel;
 use super::round::McpPart;
 use crate::dialects::OutboundRequest;
 use crate::dialects::mcp::rpc::{self, Message};
@@ -270,17 +270,17 @@ impl Server<'_> {
             let error = serde_json::json!({ "code": words::METHOD_NOT_FOUND, "message": "the client cannot be asked" });
             Err(JsonText::of(&error))
         };
-        let part = listening.part.filter(|part| part.caller.questions == Questions::Ask);
+        let part = listening.part.filter(|part| part.may_be_asked(method));
         let answer = match (method, part) {
             ("ping", _) => Ok(nothing),
-            ("elicitation/create" | "sampling/createMessage" | "roots/list", Some(part)) => {
+            (_, Some(part)) => {
                 let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
                 let asked = Instant::now();
                 let answer = part.caller.channel.ask(method, &params).await;
                 listening.deadline.move_on(asked.elapsed());
                 answer.unwrap_or_else(refused)
             }
-            _ => refused(),
+            (_, None) => refused(),
         };
         let answer = answer.as_ref().map(JsonText::raw).map_err(JsonText::raw);
         let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id, answer);

@@ -3,7 +3,8 @@
 //! Nothing of a round is kept here. What the server wants to have back goes out sealed and bound to the call, and comes
 //! back with the answers; so does a person's yes, which counts once.
 
-use super::caller::McpCaller;
+use super::caller::{McpCaller, Questions};
+use super::dialogues::Abilities;
 use crate::domain::canonical;
 use crate::domain::run::Run;
 use crate::domain::tool::ToolSpec;
@@ -27,6 +28,11 @@ impl McpPart {
     /// The part of a client, and what it carried from the round before.
     pub(in crate::engine) fn of(caller: Box<McpCaller>, round: Option<Round>) -> Self {
         Self { caller, server_state: round.and_then(|round| round.state) }
+    }
+
+    /// Whether a server's question of this method may be put to the client while the call goes on.
+    pub(super) fn may_be_asked(&self, method: &str) -> bool {
+        self.caller.questions == Questions::Ask && Abilities::among(&self.caller.capabilities).allow(method)
     }
 }
 
