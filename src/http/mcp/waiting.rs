@@ -24,7 +24,8 @@ const TICK: Duration = Duration::from_secs(5);
 /// A run that nobody tells of is looked at again so soon.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// Waits for an open run until then; answers it as it stands.
+/// Waits for an open run until then, and as much longer as people took to answer questions of its server; answers it as
+/// it stands.
 pub(super) async fn until_over(
     engine: &Engine,
     access: &AgentAccess,
@@ -34,7 +35,11 @@ pub(super) async fn until_over(
 ) -> Arc<Run> {
     let mut ticks = 0;
     let mut next_tick = Instant::now() + TICK;
-    while run.outcome.status.is_open() && Instant::now() < until {
+    while run.outcome.status.is_open() {
+        let until = until + channel.time_of_people();
+        if Instant::now() >= until {
+            break;
+        }
         let (asked, seen) = (Instant::now(), run.outcome.status);
         let wait = next_tick.min(until).saturating_duration_since(asked);
         let found = tokio::select! {
@@ -158,7 +163,8 @@ impl Drop for Asking {
         if let Some(work) = self.work.take() {
             let (engine, access) = (self.engine.clone(), self.access.clone());
             spawn(async move {
-                if let Ok(RunReply::Run(run) | RunReply::Replay(run)) = work.await {
+                // What an earlier call with the same key has made is that call's to take back.
+                if let Ok(RunReply::Run(run)) = work.await {
                     give_up(&engine, &access, run.intent.id).await;
                 }
             });
@@ -166,12 +172,15 @@ impl Drop for Asking {
     }
 }
 
-/// A call of the earlier era: it goes on when nobody reads its answer any more.
-pub(super) struct Detached(Option<Going>);
+/// A call of the earlier era: it goes on when nobody reads its answer any more, and asks nobody then.
+pub(super) struct Detached {
+    going: Option<Going>,
+    channel: Arc<CallChannel>,
+}
 
 impl Detached {
-    pub(super) fn new(going: Going) -> Self {
-        Self(Some(going))
+    pub(super) fn new(going: Going, channel: &Arc<CallChannel>) -> Self {
+        Self { going: Some(going), channel: Arc::clone(channel) }
     }
 }
 
@@ -179,10 +188,10 @@ impl Future for Detached {
     type Output = Option<super::reply::Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let going = self.0.as_mut().expect("a future is not polled after its end");
+        let going = self.going.as_mut().expect("a future is not polled after its end");
         let polled = going.as_mut().poll(cx);
         if polled.is_ready() {
-            self.0 = None;
+            self.going = None;
         }
         polled
     }
@@ -190,7 +199,8 @@ impl Future for Detached {
 
 impl Drop for Detached {
     fn drop(&mut self) {
-        if let Some(going) = self.0.take() {
+        if let Some(going) = self.going.take() {
+            self.channel.hang_up();
             spawn(async move {
                 let _ = going.await;
             });
