@@ -326,3 +326,18 @@ fn headers_of_a_run_count_for_a_call_too() {
     let long = tenant.modern_request("tools/list", &json!({}), &json!({})).header("Conversation-Id", "x".repeat(129));
     error(&long.send(), 400, -32600, &json!(1));
 }
+
+#[test]
+fn a_progress_token_is_short_since_every_message_repeats_it() {
+    let gate = Gate::start();
+    let tenant = gate.tenant("acme");
+    let provider = Provider::median(&[median("echo", "low")]);
+    tenant.endpoint("desk", &provider);
+    let call = |token: String| {
+        let params = json!({ "name": "echo", "arguments": {}, "_meta": { "progressToken": token } });
+        tenant.modern_request("tools/call", &params, &json!({})).send()
+    };
+    result(&call("t".repeat(510)));
+    let message = error(&call("t".repeat(511)), 400, -32602, &json!(1));
+    assert!(message["message"].as_str().is_some_and(|text| text.contains("512")), "{message}");
+}

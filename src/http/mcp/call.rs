@@ -45,6 +45,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// A call, ready to be made.
 struct ToolCall {
+    state: Arc<McpState>,
     engine: Engine,
     access: AgentAccess,
     tool: Arc<CatalogTool>,
@@ -67,7 +68,11 @@ enum Wanted {
 
 /// Answers a call.
 pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, client: &Client) -> HttpResponse {
-    let channel = CallChannel::new(request.params.progress_token(), questioning(call, client));
+    let token = match request.params.bounded_progress_token() {
+        Ok(token) => token,
+        Err(fault) => return client.fit(Reply::Fault(fault)).respond(request.id),
+    };
+    let channel = CallChannel::new(token, questioning(call, client));
     let until = Instant::now() + LONGEST_WAIT;
     let mut only_reads = false;
     let going = match wanted(call, request, client, &channel, until) {
@@ -205,13 +210,14 @@ fn wanted(
             input_responses: round.responses.and_then(|responses| JsonText::parse(&responses).ok()),
             request_state: round.state,
             session: client.session.as_ref().map(|session| own_session(session.id, run_request.caller.as_deref())),
-            wants_progress: params.progress_token().is_some(),
+            wants_progress: channel.tells_progress(),
             channel: Arc::clone(channel) as Arc<dyn McpChannel>,
         }));
     }
     let may_be_asked = tool.requires_confirmation && client.era == ShownTo::Legacy;
     let key = may_be_asked.then(|| key_text(call.headers()).ok()).flatten().map(Secret::new);
     let tool_call = ToolCall {
+        state: Arc::clone(&call.state.mcp),
         engine: call.engine().clone(),
         access: call.access.clone(),
         tool,
@@ -325,7 +331,6 @@ impl ToolCall {
                         return failure(self.era, "This call cannot be made any more; nothing was done.");
                     };
                     self.access = access;
-                    self.until = Instant::now() + LONGEST_WAIT;
                     let confirmation = Some(confirmation.token.clone());
                     reply = self.run(RunRequest { confirmation, ..request }).await;
                 }
@@ -335,12 +340,11 @@ impl ToolCall {
                 }
             }
         }
+        if let Ok(RunReply::Replay(_)) = reply {
+            self.channel.mark_replay();
+        }
         match reply {
-            Ok(RunReply::Run(run)) => self.settle(run, true).await,
-            Ok(RunReply::Replay(run)) => {
-                self.channel.mark_replay();
-                self.settle(run, false).await
-            }
+            Ok(RunReply::Run(run) | RunReply::Replay(run)) => self.settle(run).await,
             Ok(RunReply::ConfirmationRequired { confirmation, .. }) => match self.era {
                 ShownTo::Modern => Reply::Result(confirm::question(&confirmation)),
                 ShownTo::Legacy => answer::of_refusal(RunRefusal::CannotConfirm, self.era),
@@ -355,31 +359,33 @@ impl ToolCall {
         }
         let (engine, access) = (self.engine.clone(), self.access.clone());
         let work = async move { engine.run(&access, request).await };
-        Asking::new(&self.engine, &self.access, work.boxed()).await
+        Asking::new(&self.state, &self.engine, &self.access, work.boxed()).await
     }
 
     async fn ask(&self, confirmation: &Confirmation) -> Decision {
         let question = confirm::legacy_question(confirmation);
-        match self.channel.ask("elicitation/create", &question).await {
+        let answer = tokio::select! {
+            answer = self.channel.ask("elicitation/create", &question) => answer,
+            // A person's time to think keeps no gateway from stopping.
+            () = self.engine.stopped() => None,
+        };
+        match answer {
             Some(Ok(result)) => Decision::read(result.raw()),
             Some(Err(_)) | None => Decision::Unclear,
         }
     }
 
     /// Answers a run. One that is not over becomes a task where the client follows tasks, else it is waited for.
-    /// Whoever goes away meanwhile takes back what was not sent, if it is its own: a replayed run is another call's.
-    async fn settle(&self, run: Arc<Run>, is_own: bool) -> Reply {
+    async fn settle(&self, run: Arc<Run>) -> Reply {
         if !goes_on(&run) {
             return answer::of_run(&self.engine, &self.access, &run, self.era);
         }
         if self.has_tasks {
             return tasks::created(&self.access, &run);
         }
-        let given_up = is_own.then(|| GivenUpOnDrop::new(&self.engine, &self.access, &run));
+        let given_up = GivenUpOnDrop::new(&self.state, &self.engine, &self.access, &run);
         let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.until).await;
-        if let Some(given_up) = given_up {
-            given_up.done();
-        }
+        given_up.done();
         if goes_on(&run) {
             return answer::standing(&run, self.era, item::shows_output_schema(&self.tool, self.era));
         }

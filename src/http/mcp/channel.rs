@@ -108,6 +108,11 @@ impl CallChannel {
         })
     }
 
+    /// Whether the client wants to hear of progress.
+    pub(super) fn tells_progress(&self) -> bool {
+        self.progress_token.is_some()
+    }
+
     /// The answer is that of the run that the call's `Idempotency-Key` stands for.
     pub(super) fn mark_replay(&self) {
         self.is_replay.store(true, Ordering::Relaxed);

@@ -48,6 +48,7 @@ use reply::{Fault, Reply};
 use request::{Capabilities, Message, Params, Request};
 use running::RunningCalls;
 use serde_json::value::RawValue;
+use waiting::Waiters;
 
 /// Who toolgate is.
 const SERVER_INFO: &str =
@@ -72,6 +73,7 @@ const INSTRUCTIONS: &str = "These tools belong to the endpoints of one organizat
 pub(super) struct McpState {
     questions: OpenQuestions,
     running: RunningCalls,
+    waiters: Waiters,
 }
 
 /// Who asks, as far as MCP has words for it.

@@ -63,9 +63,22 @@ pub(super) struct Params<'a> {
     pub(super) request_id: Option<&'a RawValue>,
 }
 
+/// Longest progress token, in bytes of JSON: it is repeated in every message of progress.
+const LONGEST_PROGRESS_TOKEN: usize = 512;
+
 impl Params<'_> {
+    /// The client's word for what it is told of progress, within its length.
+    pub(super) fn bounded_progress_token(&self) -> Result<Option<String>, Fault> {
+        match self.progress_token() {
+            Some(token) if token.len() > LONGEST_PROGRESS_TOKEN => {
+                Err(Fault::invalid_params(format!("progressToken may have at most {LONGEST_PROGRESS_TOKEN} bytes")))
+            }
+            token => Ok(token),
+        }
+    }
+
     /// The client's word for what it is told of progress: a string or an integer, as it came.
-    pub(super) fn progress_token(&self) -> Option<String> {
+    fn progress_token(&self) -> Option<String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Meta<'a> {

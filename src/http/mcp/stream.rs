@@ -11,6 +11,7 @@ use futures_util::stream::{Stream, unfold};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 /// How often a quiet stream of changes shows that it lives.
@@ -50,18 +51,29 @@ pub(super) fn beat(every: Duration) -> Interval {
     beat
 }
 
+/// A call at work in a task of its own: it keeps its time also while its client reads nothing of it. Dropped, it drops the
+/// call.
+struct AtWork(JoinHandle<Option<Reply>>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A call whose client reads along. Dropped with the connection, and the call with it.
 struct Following {
     id: String,
     /// `None` once it was answered.
-    going: Option<Going>,
+    going: Option<AtWork>,
     channel: Arc<CallChannel>,
     beat: Interval,
 }
 
 /// Tells a client what there is to tell of its call, and its answer in the end.
 pub(super) fn follow(id: String, going: Going, channel: Arc<CallChannel>) -> HttpResponse {
-    let following = Following { id, going: Some(going), channel, beat: beat(CALL_KEEP_ALIVE) };
+    let going = Some(AtWork(tokio::spawn(going)));
+    let following = Following { id, going, channel, beat: beat(CALL_KEEP_ALIVE) };
     respond(unfold(following, |mut following| async move {
         let event = following.next().await?;
         Some((event, following))
@@ -77,7 +89,8 @@ impl Following {
         let reply = tokio::select! {
             biased;
             () = self.channel.has_news() => return self.channel.take_news().map(|news| event(&news)),
-            reply = going => reply,
+            // One that panicked has no answer; its client sees its stream end.
+            reply = &mut going.0 => reply.ok().flatten(),
             _ = self.beat.tick() => return Some(COMMENT),
         };
         self.going = None;
@@ -100,7 +113,8 @@ mod tests {
 
     fn following(going: Going) -> Following {
         let channel = CallChannel::new(Some("1".to_owned()), None);
-        Following { id: "7".to_owned(), going: Some(going), channel, beat: beat(CALL_KEEP_ALIVE) }
+        let going = Some(AtWork(tokio::spawn(going)));
+        Following { id: "7".to_owned(), going, channel, beat: beat(CALL_KEEP_ALIVE) }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 //! A client of the earlier era that goes away leaves its call to its end. One of the present era takes back what was not
 //! sent yet; what was sent is cut off only where it just reads.
 
+use super::McpState;
 use super::channel::CallChannel;
 use super::stream::Going;
 use crate::domain::ids::RunId;
@@ -10,6 +11,7 @@ use crate::domain::run::{Run, RunStatus};
 use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::run::{RunRefusal, RunReply};
+use dashmap::DashMap;
 use futures_util::future::BoxFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,10 +80,37 @@ pub(super) fn status_message(run: &Run) -> &'static str {
     }
 }
 
-/// Cancels a run of which nothing was sent.
-async fn give_up(engine: &Engine, access: &AgentAccess, id: RunId) {
+/// Clients that wait for runs: an identical call joins a run that is held, and its client goes on waiting for it when the
+/// first one has gone.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(DashMap<RunId, usize>);
+
+impl Waiters {
+    fn join(&self, id: RunId) {
+        *self.0.entry(id).or_default() += 1;
+    }
+
+    fn leave(&self, id: RunId) {
+        self.0.remove_if_mut(&id, |_, waiters| {
+            *waiters -= 1;
+            *waiters == 0
+        });
+    }
+
+    fn are_there(&self, id: RunId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+/// Cancels a run of which nothing was sent and for which nobody waits. One with an `Idempotency-Key` stays: its client may
+/// come back with the key.
+async fn give_up(state: &McpState, engine: &Engine, access: &AgentAccess, id: RunId) {
+    if state.waiters.are_there(id) {
+        return;
+    }
     // Whatever cannot be looked at now ends by its own time.
-    let Ok(run) = engine.agent_run(access, id, None).await else { return };
+    let found = engine.agent_run(access, id, None).await;
+    let Some(run) = found.ok().filter(|run| !run.intent.keyed) else { return };
     let nothing_was_sent = match run.outcome.status {
         RunStatus::AwaitingApproval => true,
         RunStatus::Pending => !run.outcome.started,
@@ -107,23 +136,31 @@ fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// Cancels what was not sent, unless somebody waits to the end.
-pub(super) struct GivenUpOnDrop(Option<(Engine, AgentAccess, RunId)>);
+pub(super) struct GivenUpOnDrop {
+    state: Arc<McpState>,
+    id: RunId,
+    left_by: Option<(Engine, AgentAccess)>,
+}
 
 impl GivenUpOnDrop {
-    pub(super) fn new(engine: &Engine, access: &AgentAccess, run: &Run) -> Self {
-        Self(Some((engine.clone(), access.clone(), run.intent.id)))
+    pub(super) fn new(state: &Arc<McpState>, engine: &Engine, access: &AgentAccess, run: &Run) -> Self {
+        let id = run.intent.id;
+        state.waiters.join(id);
+        Self { state: Arc::clone(state), id, left_by: Some((engine.clone(), access.clone())) }
     }
 
     /// It was waited for.
     pub(super) fn done(mut self) {
-        self.0 = None;
+        self.left_by = None;
     }
 }
 
 impl Drop for GivenUpOnDrop {
     fn drop(&mut self) {
-        if let Some((engine, access, id)) = self.0.take() {
-            spawn(async move { give_up(&engine, &access, id).await });
+        let (state, id) = (Arc::clone(&self.state), self.id);
+        state.waiters.leave(id);
+        if let Some((engine, access)) = self.left_by.take() {
+            spawn(async move { give_up(&state, &engine, &access, id).await });
         }
     }
 }
@@ -131,17 +168,19 @@ impl Drop for GivenUpOnDrop {
 /// A run being asked for that may turn out to be held: dropped meanwhile, it is asked for to the end and then given up.
 pub(super) struct Asking {
     work: Option<BoxFuture<'static, Result<RunReply, RunRefusal>>>,
+    state: Arc<McpState>,
     engine: Engine,
     access: AgentAccess,
 }
 
 impl Asking {
     pub(super) fn new(
+        state: &Arc<McpState>,
         engine: &Engine,
         access: &AgentAccess,
         work: BoxFuture<'static, Result<RunReply, RunRefusal>>,
     ) -> Self {
-        Self { work: Some(work), engine: engine.clone(), access: access.clone() }
+        Self { work: Some(work), state: Arc::clone(state), engine: engine.clone(), access: access.clone() }
     }
 }
 
@@ -161,11 +200,10 @@ impl Future for Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            let (engine, access) = (self.engine.clone(), self.access.clone());
+            let (state, engine, access) = (Arc::clone(&self.state), self.engine.clone(), self.access.clone());
             spawn(async move {
-                // What an earlier call with the same key has made is that call's to take back.
                 if let Ok(RunReply::Run(run)) = work.await {
-                    give_up(&engine, &access, run.intent.id).await;
+                    give_up(&state, &engine, &access, run.intent.id).await;
                 }
             });
         }
