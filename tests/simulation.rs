@@ -71,6 +71,7 @@ fn run(id: RunId, endpoint_id: EndpointId, status: RunStatus, with_operation: bo
             request_id: None,
             caller: None,
             keyed: false,
+            confirmed: false,
             context: CallContext::default(),
             arguments_sent: JsonText::of(&serde_json::Value::Null),
             arguments_coerced: None,

@@ -213,6 +213,7 @@ pub fn open_run(org: &BenchOrg) -> Run {
         request_id: Some("r-1".to_owned()),
         caller: Some("whatsapp:+201000000000".to_owned()),
         keyed: false,
+        confirmed: false,
         context: CallContext::default(),
         arguments_sent: JsonText::of(&json!({"customer": "ACME GmbH", "limit": "20", "since": "2026-01-01"})),
         arguments_coerced: Some(JsonText::of(&json!({"customer": "ACME GmbH", "limit": 20, "since": "2026-01-01"}))),

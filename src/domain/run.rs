@@ -179,6 +179,8 @@ pub struct RunIntent {
     pub caller: Option<String>,
     /// It was asked for with an `Idempotency-Key`: no retry of it makes another run.
     pub keyed: bool,
+    /// The end user said yes to it, by a confirmation that was good and was used up by it.
+    pub confirmed: bool,
     /// Where the call comes from.
     pub context: CallContext,
     /// The arguments as the agent sent them.

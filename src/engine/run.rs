@@ -241,7 +241,9 @@ impl Engine {
                 .as_ref()
                 .map_or(Ok(Consent::NotNeeded), |_| Err(RunRefusal::ConfirmationMismatch));
         }
-        if let Some(consent) = round.and_then(|round| round.consent.as_ref()) {
+        if access.key().confirms
+            && let Some(consent) = round.and_then(|round| round.consent.as_ref())
+        {
             return Ok(Consent::Given(consent.clone()));
         }
         if !access.key().confirms || !request.can_confirm {
@@ -292,7 +294,7 @@ impl Engine {
     }
 
     pub(super) fn new_run(&self, checked: &Checked<'_>, status: RunStatus) -> Run {
-        let Checked { access, tool, request, arguments, .. } = checked;
+        let Checked { access, tool, request, arguments, token, .. } = checked;
         let now = self.clock().now();
         let lifetime = match status {
             RunStatus::AwaitingApproval => Duration::from_millis(access.catalog().limits.approval_ttl_ms),
@@ -312,6 +314,7 @@ impl Engine {
             request_id: request.request_id.clone(),
             caller: request.caller.clone(),
             keyed: request.idempotency_key.is_some(),
+            confirmed: token.is_some(),
             context: request.context.clone(),
             arguments_sent: arguments.sent.clone(),
             arguments_coerced: arguments.coerced.clone(),
@@ -385,8 +388,8 @@ impl Engine {
         let waiting = checked.guard.clone();
         let patience = patience(checked.tool, checked.request, checked.begun);
         let reservation = self.reservation(&checked);
-        let token = checked.token.take();
         let run = self.new_run(&checked, RunStatus::Pending);
+        let token = checked.token.take();
         let mut dispatch = self.dispatch(checked, run, permit);
         dispatch.durable = true;
         dispatch.prepare_operation();

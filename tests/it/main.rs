@@ -23,6 +23,7 @@ mod load;
 mod manifest;
 mod mcp_server;
 mod mcp_server_people;
+mod mcp_server_rounds;
 mod mcp_server_streams;
 mod mcp_server_tools;
 mod mcp_upstream_calls;

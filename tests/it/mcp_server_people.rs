@@ -193,6 +193,21 @@ fn a_legacy_client_is_asked_on_the_stream_of_its_call() {
     assert_eq!(world.provider.calls().len(), 1, "nothing was sent");
 }
 
+/// While a person thinks about it things change: what counts is how they stand when it is made.
+#[test]
+fn a_yes_does_not_bring_back_what_was_taken_away_meanwhile() {
+    let world = world();
+    let session = world.tenant.initialize(&json!({ "elicitation": {} })).expect("a session");
+    let mut stream = world.tenant.legacy_stream(&json!(1), &pay(5), Some(&session));
+    let id = stream.expect("a question")["id"].clone();
+    world.tenant.patch(&format!("/v1/endpoints/{}", world.endpoint.id), &json!({ "enabled": false })).expect(200);
+    let answer = world.tenant.mcp(&json!({ "jsonrpc": "2.0", "id": id, "result": yes() }));
+    answer.header("Mcp-Session-Id", &session).send().expect(202);
+    let refused = stream.expect("the answer");
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(world.provider.calls().is_empty());
+}
+
 #[test]
 fn a_session_is_its_keys_and_ends() {
     let world = world();

@@ -3,7 +3,7 @@
 use crate::support::eventually;
 use crate::support::gate::Gate;
 use crate::support::manifests::{having, median, topology};
-use crate::support::mcp::{EventStream, error, legacy_headers, with_tasks};
+use crate::support::mcp::{EventStream, error, legacy_headers, modern_headers, modern_message, with_tasks};
 use crate::support::provider::{Latch, Provider, Reply};
 use crate::support::tenant::Tenant;
 use serde_json::{Value, json};
@@ -150,6 +150,23 @@ fn a_modern_client_takes_back_what_was_not_sent_by_going_away() {
     assert!(bank.provider.calls().is_empty());
     assert_eq!(bank.tenant.approval(&approval)["note"], "cancelled");
     assert!(bank.gate.url().starts_with("http"));
+}
+
+/// A retry finds the call that was made before; that it goes away takes nothing from whoever still waits.
+#[test]
+fn a_replay_that_goes_away_leaves_the_call() {
+    let bank = bank();
+    let message = modern_message("tools/call", &wire(), &json!({}));
+    let mut headers = modern_headers(&message);
+    headers.push(("Idempotency-Key".to_owned(), "k-1".to_owned()));
+    let mut first = bank.tenant.stream(&message, &headers);
+    let approval = bank.tenant.the_approval();
+    bank.tenant.stream(&message, &headers).hang_up();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(bank.state(&approval), "open", "it goes on");
+    bank.tenant.decide(&approval, "approve").expect(200);
+    let done = std::iter::from_fn(|| first.next()).find(|event| event.get("result").is_some()).expect("the answer");
+    assert_eq!(done["result"]["structuredContent"]["status"], "started", "{done}");
 }
 
 #[test]

@@ -5,9 +5,10 @@ use crate::support::gate::Gate;
 use crate::support::mcp_server::{
     Answering, Era, LEGACY, MODERN, McpServer, event, failure, list_changed, response, said, stream, tool,
 };
-use crate::support::provider::{Reply, Step};
+use crate::support::provider::{Latch, Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn world(server: &McpServer) -> (Gate, Tenant, Registered) {
@@ -220,4 +221,21 @@ fn a_gateway_listens_again_after_a_restart_and_stops_at_once() {
     server.offer(&[tool("new")]);
     server.announce();
     eventually("the new set is there", || (tenant.listed() == ["mcp:new"]).then_some(()));
+}
+
+/// Who does not answer is taken for dead, and its session is dropped.
+#[test]
+fn a_server_that_asks_whether_anybody_listens_is_answered() {
+    let server = McpServer::legacy(&[tool("act")]).announcing();
+    let latch = Arc::new(Latch::default());
+    let held = Arc::clone(&latch);
+    server.next("GET", move |_| {
+        let ping = json!({ "jsonrpc": "2.0", "id": "p-1", "method": "ping" });
+        stream(vec![event(&ping), Step::Wait(held)])
+    });
+    let (_gate, _tenant, _) = world(&server);
+    let answer = eventually("it is answered", || server.requests("response").pop());
+    assert_eq!(answer.json(), json!({ "jsonrpc": "2.0", "id": "p-1", "result": {} }));
+    assert_eq!(answer.header("mcp-session-id"), server.requests("GET")[0].header("mcp-session-id"));
+    latch.open();
 }

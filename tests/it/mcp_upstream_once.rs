@@ -2,7 +2,8 @@
 
 use crate::support::gate::Gate;
 use crate::support::mcp_server::{
-    Answering, Era, McpServer, answer, event, event_with_id, method_of, read, response, said, stream, tool,
+    Answering, Era, McpServer, answer, event, event_with_id, failure, failure_without_id, method_of, read, response,
+    said, stream, tool,
 };
 use crate::support::provider::{Latch, Received, Reply, Step};
 use crate::support::tenant::{Registered, Tenant};
@@ -109,6 +110,28 @@ fn a_server_that_fails_is_asked_again_only_where_that_harms_nobody() {
         tenant.patch(&format!("/v1/endpoints/{}", endpoint.id), &json!({ "trusted": false })).expect(200);
         let reply = |_: &Received| Reply::text(503, "oops");
         assert_eq!(outcome(&server, &tenant, "look", reply), told("uncertain", true, "provider_error", 1));
+    }
+}
+
+/// An error in the protocol's words that comes with a failing status, or from whoever gave up waiting, says nothing of what
+/// the tool has done; one about credentials says that it was not asked.
+#[test]
+fn an_error_of_a_failing_server_leaves_the_outcome_open() {
+    for era in ERAS {
+        let (_gate, server, tenant, _) = world(era, &[]);
+        for (status, code) in [(408, -32001), (500, -32603), (502, -32000), (504, -32001)] {
+            let reply = move |_: &Received| failure_without_id(status, code, "Request timed out");
+            let expected = told("uncertain", true, "provider_error", 1);
+            assert_eq!(outcome(&server, &tenant, "act", reply), expected, "{era:?} {status}");
+        }
+        let in_time = |request: &Received| failure(request, 504, -32001, "Request timed out");
+        let expected = told("uncertain", true, "provider_error", 1);
+        assert_eq!(outcome(&server, &tenant, "act", in_time), expected, "{era:?}: a proxy that knows the protocol");
+        let denied = |request: &Received| failure(request, 401, -32001, "Unauthorized");
+        let expected = told("failed", true, "provider_auth_failed", 1);
+        assert_eq!(outcome(&server, &tenant, "act", denied), expected, "{era:?}");
+        let own_word = |request: &Received| failure(request, 200, -32603, "no such account");
+        assert_eq!(outcome(&server, &tenant, "act", own_word), told("failed", true, "provider_error", 1), "{era:?}");
     }
 }
 

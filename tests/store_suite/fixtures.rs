@@ -332,6 +332,7 @@ pub(crate) fn run_at(endpoint: &Endpoint, at: Timestamp) -> Run {
             request_id: Some("caller's own".to_owned()),
             caller: None,
             keyed: true,
+            confirmed: true,
             context: CallContext {
                 conversation: Some("c1".to_owned()),
                 turn: Some("7".to_owned()),

@@ -113,6 +113,7 @@ impl World {
             request_id: None,
             caller: None,
             keyed: false,
+            confirmed: false,
             context: CallContext::default(),
             arguments_sent: JsonText::of(&serde_json::json!({})),
             arguments_coerced: None,

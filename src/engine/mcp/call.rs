@@ -330,10 +330,13 @@ impl Server<'_> {
             params: Option<&'a RawValue>,
         }
         let Some(questions) = questions else { return Some(None) };
-        let part = calling.part.filter(|part| part.caller.questions == Questions::Ask)?;
+        let part = calling.part?;
         let questions: BTreeMap<String, Question<'_>> = serde_json::from_str(questions.as_str()).ok()?;
         let mut answers = Vec::with_capacity(questions.len());
         for (name, question) in questions {
+            if !part.may_be_asked(&question.method) {
+                return None;
+            }
             let params = JsonText::parse(question.params.map_or("{}", RawValue::get)).ok()?;
             let answer = self.put_to_client(part, deadline, &question.method, &params).await?.ok()?;
             answers.push([&Value::String(name).to_string(), ":", answer.as_str()].concat());
@@ -351,9 +354,10 @@ fn is_not_taken(heard: &Heard) -> bool {
         Some(Message::Request { .. } | Message::Notification { .. }) | None => None,
     };
     match (heard.status, code) {
-        (404, None) | (400 | 405 | 406 | 415, None) => true,
-        // An error that came with success may be the tool's own word: that it ran is not to be excluded.
-        (400..500, Some(code)) => is_about_the_dialogue(code),
+        (400 | 404 | 405 | 406 | 415, None) => true,
+        // An error that came with success may be the tool's own word, and one in time (408) a proxy's: that it ran is not
+        // to be excluded.
+        (400 | 404 | 405 | 406 | 415, Some(code)) => is_about_the_dialogue(code),
         _ => false,
     }
 }

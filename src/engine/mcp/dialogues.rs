@@ -36,7 +36,20 @@ impl Abilities {
     pub(in crate::engine) fn among(capabilities: &JsonText) -> Self {
         let said: Map<String, Value> = serde_json::from_str(capabilities.as_str()).unwrap_or_default();
         let has = |name: &str| said.get(name).is_some_and(Value::is_object);
-        Self { elicitation: has("elicitation"), sampling: has("sampling"), roots: has("roots") }
+        // A server of the earlier era that may ask asks with a form; an empty object means one too.
+        let modes = said.get("elicitation").and_then(Value::as_object);
+        let elicitation = modes.is_some_and(|modes| modes.is_empty() || modes.contains_key("form"));
+        Self { elicitation, sampling: has("sampling"), roots: has("roots") }
+    }
+
+    /// Whether this may be asked: no other method of a client is open to a server.
+    pub(super) fn allow(self, method: &str) -> bool {
+        match method {
+            "elicitation/create" => self.elicitation,
+            "sampling/createMessage" => self.sampling,
+            "roots/list" => self.roots,
+            _ => false,
+        }
     }
 
     /// Whether there is anything to ask.

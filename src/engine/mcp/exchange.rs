@@ -1,7 +1,7 @@
 //! One request to an MCP server, and all that comes before its response: progress, announcements, and questions.
 
 use super::Server;
-use super::caller::{McpChannel, Questions};
+use super::caller::McpChannel;
 use super::deadline::Deadline;
 use super::round::McpPart;
 use crate::dialects::OutboundRequest;
@@ -262,14 +262,14 @@ impl Server<'_> {
             let error = serde_json::json!({ "code": words::METHOD_NOT_FOUND, "message": "the client cannot be asked" });
             Err(JsonText::of(&error))
         };
-        let part = listening.part.filter(|part| part.caller.questions == Questions::Ask);
+        let part = listening.part.filter(|part| part.may_be_asked(method));
         let answer = match (method, part) {
             ("ping", _) => Ok(nothing),
-            ("elicitation/create" | "sampling/createMessage" | "roots/list", Some(part)) => {
+            (_, Some(part)) => {
                 let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
                 self.put_to_client(part, listening.deadline, method, &params).await.unwrap_or_else(refused)
             }
-            _ => refused(),
+            (_, None) => refused(),
         };
         let answer = answer.as_ref().map(JsonText::raw).map_err(JsonText::raw);
         let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id, answer);

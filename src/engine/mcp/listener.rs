@@ -4,7 +4,9 @@
 //! What is announced while nobody listens is found by the next sync; nothing hangs on a stream.
 
 use super::Server;
+use super::deadline::Deadline;
 use super::dialogues::Party;
+use super::exchange::{Listening, is_event_stream};
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::SseReader;
 use crate::dialects::mcp::{self, Dialogue, words};
@@ -157,8 +159,8 @@ impl Engine {
             endpoint,
             max_answer_bytes: MAX_MESSAGE_BYTES,
         };
-        let mut answer = match server.open_stream().await {
-            Ok(answer) => answer,
+        let (dialogue, mut answer) = match server.open_stream().await {
+            Ok(opened) => opened,
             Err(end) => return end,
         };
         let mut events = SseReader::new(MAX_MESSAGE_BYTES);
@@ -186,6 +188,7 @@ impl Engine {
                 match heard(&event.data) {
                     News::Changed => self.tools_changed(endpoint),
                     News::NotOffered => return End::NotOffered,
+                    News::Asked => server.answer_alone(&dialogue, &event.data).await,
                     News::Nothing => {}
                 }
             }
@@ -197,7 +200,15 @@ impl Engine {
 }
 
 impl Server<'_> {
-    async fn open_stream(&self) -> Result<OpenAnswer, End> {
+    /// A server of the earlier era asks here whether anybody is there, and takes silence for an answer.
+    async fn answer_alone(&self, dialogue: &Dialogue, message: &str) {
+        let deadline = &Deadline::at(Instant::now() + OPENING);
+        let id = self.engine.0.dialogues.next_id();
+        let listening = Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false };
+        self.take(message, &listening).await;
+    }
+
+    async fn open_stream(&self) -> Result<(Arc<Dialogue>, OpenAnswer), End> {
         let deadline = Instant::now() + OPENING;
         let is_legacy = self.endpoint.sync.protocol_version.as_deref().is_some_and(words::is_legacy);
         let dialogue = match is_legacy {
@@ -211,9 +222,8 @@ impl Server<'_> {
         let request = mcp::encode_listen(&self.endpoint.settings, &dialogue, id);
         let opened = self.engine.0.ports.transport.open(&request, self.egress, deadline).await;
         let answer = opened.map_err(|_| End::Broken)?;
-        let is_stream = answer.content_type.as_deref().is_some_and(|text| text.starts_with("text/event-stream"));
         match answer.status {
-            200 if is_stream => Ok(answer),
+            200 if is_event_stream(&answer) => Ok((dialogue, answer)),
             400 | 404 if is_legacy => {
                 // The session is gone; the next stream opens a new one.
                 self.forget(Party::default(), &dialogue).await;
@@ -231,6 +241,8 @@ enum News {
     Changed,
     /// The server acknowledges the stream without what was asked for.
     NotOffered,
+    /// The server wants to know something.
+    Asked,
     Nothing,
 }
 
@@ -242,7 +254,8 @@ fn heard(message: &str) -> News {
             _ => News::Nothing,
         },
         Some(Message::Response { answer: Err(_), .. }) => News::NotOffered,
-        Some(Message::Response { .. } | Message::Request { .. }) | None => News::Nothing,
+        Some(Message::Request { .. }) => News::Asked,
+        Some(Message::Response { .. }) | None => News::Nothing,
     }
 }
 

@@ -51,7 +51,14 @@ impl Reading {
                     over(mcp::unclear(repeatable, ErrorCode::ProviderProtocolError, message))
                 }
             },
-            Some(Message::Response { answer: Err(error), .. }) => over(mcp::rpc_failure(error)),
+            Some(Message::Response { id, answer: Err(error) }) => over(match heard.status {
+                // Whatever else it says, this is about the gateway's credentials.
+                401 | 403 => mcp::undecodable(repeatable, heard.status),
+                status if !repeatable && is_anothers_word(status, id.is_some()) => {
+                    mcp::unclear(repeatable, ErrorCode::ProviderError, format!("the server answered HTTP {status}"))
+                }
+                _ => mcp::rpc_failure(error),
+            }),
             Some(Message::Request { .. } | Message::Notification { .. }) | None => {
                 over(mcp::undecodable(repeatable, heard.status))
             }
@@ -88,4 +95,10 @@ impl Reading {
         let first = errors.first()?;
         Some(format!("the result does not satisfy the output schema at \"{}\" ({})", first.pointer, first.keyword))
     }
+}
+
+/// A proxy that gave up waiting, or what is left of a server that broke down, cannot say what the tool has done. A server's
+/// own word names the request.
+const fn is_anothers_word(status: u16, names_the_request: bool) -> bool {
+    matches!(status, 408 | 502..=504) || (status >= 500 && !names_the_request)
 }

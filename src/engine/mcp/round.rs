@@ -3,7 +3,8 @@
 //! Nothing of a round is kept here. What the server wants to have back goes out sealed and bound to the call, and comes
 //! back with the answers; so does a person's yes, which counts once.
 
-use super::caller::McpCaller;
+use super::caller::{McpCaller, Questions};
+use super::dialogues::Abilities;
 use crate::domain::canonical;
 use crate::domain::run::Run;
 use crate::domain::tool::ToolSpec;
@@ -42,6 +43,11 @@ impl McpPart {
     pub(in crate::engine) fn take_place(&self) -> Option<GatePermit> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+
+    /// Whether a server's question of this method may be put to the client while the call goes on.
+    pub(super) fn may_be_asked(&self, method: &str) -> bool {
+        self.caller.questions == Questions::Ask && Abilities::among(&self.caller.capabilities).allow(method)
+    }
 }
 
 /// What a confirmation, or the state of a round, is for.
@@ -79,18 +85,28 @@ impl Engine {
 
     /// Seals what the tool's server wants to have back with the answers to its questions. A yes that the run was given
     /// goes along. `None` when there is nothing to carry.
+    ///
+    /// However often a run is told of, its state is the same text: a yes is good for one next round, whoever was told of
+    /// it again, and a key for a round stands for that round.
     pub fn seal_state(&self, access: &AgentAccess, run: &Run, server_state: Option<&str>) -> Option<String> {
-        let catalog = access.catalog();
-        let tool = catalog.tool(&run.intent.tool)?;
-        if server_state.is_none() && !tool.requires_confirmation {
+        let intent = &run.intent;
+        if server_state.is_none() && !intent.confirmed {
             return None;
         }
-        let arguments: Value = serde_json::from_str(run.intent.arguments().as_str()).ok()?;
+        let arguments: Value = serde_json::from_str(intent.arguments().as_str()).ok()?;
         let arguments_hash = canonical::sha256_hex(&arguments);
-        let binding = binding(access, &tool.spec, run.intent.caller.as_deref(), &arguments_hash);
-        let mut nonce = [0; 16];
-        self.clock().fill_random(&mut nonce);
-        let expires_at = self.clock().now().plus(Duration::from_millis(catalog.limits.confirmation_ttl_ms));
-        Some(self.0.seal.issue_round(binding, nonce, expires_at, tool.requires_confirmation, server_state))
+        // Of the run as it was made: what is another tool by now is another call.
+        let binding = Binding {
+            org: intent.org_id,
+            agent_key: intent.agent_key,
+            caller: intent.caller.as_deref(),
+            tool: &intent.tool,
+            tool_hash: &intent.tool_hash,
+            arguments_hash: &arguments_hash,
+        };
+        let nonce = intent.id.uuid().into_bytes();
+        let lasts = Duration::from_millis(access.catalog().limits.confirmation_ttl_ms);
+        let expires_at = run.finished_at.unwrap_or(run.updated_at).plus(lasts);
+        Some(self.0.seal.issue_round(binding, nonce, expires_at, intent.confirmed, server_state))
     }
 }

@@ -127,10 +127,15 @@ impl Engine {
     /// At the first sight of a conversation, syncs the endpoints whose dialect wants it: all at once, shortly. Answers
     /// the access with the catalog as it is then.
     pub async fn begin_conversation(&self, access: AgentAccess, conversation: &str) -> AgentAccess {
-        let org = access.key().org_id;
-        if !self.0.conversations.is_new(org, conversation) {
+        if !self.0.conversations.is_new(access.key().org_id, conversation) {
             return access;
         }
+        self.begin_unnamed_conversation(access).await
+    }
+
+    /// The same for a conversation that is new and has no name to be known by again.
+    pub async fn begin_unnamed_conversation(&self, access: AgentAccess) -> AgentAccess {
+        let org = access.key().org_id;
         let wanted: Vec<_> = access
             .catalog()
             .endpoints()

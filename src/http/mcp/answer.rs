@@ -129,6 +129,10 @@ fn relayed(engine: &Engine, access: &AgentAccess, run: &Run, result: &JsonText, 
             }
         }
         ShownTo::Modern if !has_type => members.set("resultType", r#""complete""#.to_owned()),
+        // A round of another client of this key: what its server wants to have back is not shown unsealed.
+        ShownTo::Legacy if members.is("resultType", r#""input_required""#) => {
+            return failure(era, "The tool's server asks for more, and this client cannot be asked.");
+        }
         ShownTo::Legacy if has_type => members.remove("resultType"),
         ShownTo::Modern | ShownTo::Legacy => return Reply::Result(result.as_str().to_owned()),
     }

@@ -16,6 +16,7 @@ use super::{Client, McpState, get_run, item, modern, tasks};
 use crate::domain::json::JsonText;
 use crate::domain::risk::Risk;
 use crate::domain::run::{CallContext, Run, RunStatus};
+use crate::domain::secret::Secret;
 use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::catalog::{CatalogTool, ShownTo};
@@ -23,6 +24,7 @@ use crate::engine::confirmation::Confirmation;
 use crate::engine::mcp::caller::{McpCaller, McpChannel, is_round_state};
 use crate::engine::run::{RunRefusal, RunReply, RunRequest};
 use crate::http::agent::headers;
+use crate::http::auth::key_text;
 use crate::http::call::Call;
 use crate::http::error::Problem;
 use crate::http::idempotency::{self, IDEMPOTENT_REPLAY};
@@ -51,6 +53,8 @@ struct ToolCall {
     has_tasks: bool,
     channel: Arc<CallChannel>,
     until: Instant,
+    /// Where a person may be asked first while it goes on: the key it is made with, to be checked anew after that.
+    key: Option<Secret>,
 }
 
 /// What a request for a call turns out to be.
@@ -108,7 +112,7 @@ pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, clie
                     reply = going => Some(reply.for_legacy()),
                 }
             };
-            Detached::new(going.boxed()).boxed()
+            Detached::new(going.boxed(), &channel).boxed()
         }
     };
     deliver(request.id, going, channel, client.accepts_stream).await
@@ -205,11 +209,13 @@ fn wanted(
             questions: client.questions(),
             input_responses: round.responses.and_then(|responses| JsonText::parse(&responses).ok()),
             request_state: round.state,
-            session: client.session.as_ref().map(|session| session.id),
+            session: client.session.as_ref().map(|session| own_session(session.id, run_request.caller.as_deref())),
             wants_progress: channel.tells_progress(),
             channel: Arc::clone(channel) as Arc<dyn McpChannel>,
         }));
     }
+    let may_be_asked = tool.requires_confirmation && client.era == ShownTo::Legacy;
+    let key = may_be_asked.then(|| key_text(call.headers()).ok()).flatten().map(Secret::new);
     let tool_call = ToolCall {
         state: Arc::clone(&call.state.mcp),
         engine: call.engine().clone(),
@@ -219,8 +225,17 @@ fn wanted(
         has_tasks: client.capabilities.tasks,
         channel: Arc::clone(channel),
         until,
+        key,
     };
     Ok(Wanted::Run(Box::new((tool_call, run_request))))
+}
+
+/// What tells the sessions apart in which tools' servers ask: an agent may speak for many callers in one session of its
+/// own, and none of them is asked what is another's.
+fn own_session(session: [u8; 16], caller: Option<&str>) -> [u8; 16] {
+    let Some(caller) = caller else { return session };
+    let hash = Sha256::new().chain_update(session).chain_update(caller).finalize();
+    *hash.first_chunk().expect("a hash has 32 bytes")
 }
 
 /// What a client brings from the round before.
@@ -305,13 +320,17 @@ fn declined(era: ShownTo) -> Reply {
 
 impl ToolCall {
     /// Makes the call, to its answer.
-    async fn make(self, request: RunRequest) -> Reply {
-        let may_be_asked = self.tool.requires_confirmation && self.era == ShownTo::Legacy;
-        let again = may_be_asked.then(|| request.clone());
+    async fn make(mut self, request: RunRequest) -> Reply {
+        let again = self.key.clone().map(|key| (key, request.clone()));
         let mut reply = self.run(request).await;
-        if let (Ok(RunReply::ConfirmationRequired { confirmation, .. }), Some(request)) = (&reply, again) {
+        if let (Ok(RunReply::ConfirmationRequired { confirmation, .. }), Some((key, request))) = (&reply, again) {
             match self.ask(confirmation).await {
                 Decision::Yes => {
+                    // Meanwhile the key may have been revoked, and the tool taken away from it.
+                    let Ok(access) = self.engine.agent_access(key.reveal()).await else {
+                        return failure(self.era, "This call cannot be made any more; nothing was done.");
+                    };
+                    self.access = access;
                     let confirmation = Some(confirmation.token.clone());
                     reply = self.run(RunRequest { confirmation, ..request }).await;
                 }
@@ -399,6 +418,14 @@ pub(super) fn take_back(call: &Call<AgentAccess>, client: &Client, id: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_in_one_session_are_asked_apart() {
+        let of = |caller| own_session([7; 16], caller);
+        assert_eq!((of(None), of(Some("ann"))), ([7; 16], of(Some("ann"))));
+        assert!(of(Some("ann")) != of(Some("bob")) && of(Some("ann")) != of(None));
+        assert_ne!(own_session([8; 16], Some("ann")), of(Some("ann")));
+    }
 
     #[test]
     fn each_round_has_a_key_of_its_own() {

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 /// Messages of progress that wait for the stream; more are dropped, as the next one says more than they do.
 const MOST_PROGRESS: usize = 64;
@@ -72,6 +73,24 @@ pub(super) struct CallChannel {
     is_cancelled: AtomicBool,
     cancelled: Notify,
     is_replay: AtomicBool,
+    /// Nobody reads along, or a question went without an answer: no other is put.
+    is_deaf: AtomicBool,
+    thinking: Mutex<Thinking>,
+}
+
+/// The time that people took to answer.
+#[derive(Debug, Default)]
+struct Thinking {
+    /// Questions without an answer so far, and since when there are any.
+    open: usize,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Thinking {
+    fn so_far(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
 }
 
 impl CallChannel {
@@ -84,6 +103,8 @@ impl CallChannel {
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
             is_replay: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
+            thinking: Mutex::default(),
         })
     }
 
@@ -106,6 +127,20 @@ impl CallChannel {
     pub(super) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::SeqCst);
         self.cancelled.notify_waiters();
+    }
+
+    /// Nobody reads along any more: what is asked from now on would be asked of nobody.
+    pub(super) fn hang_up(&self) {
+        self.is_deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// How long people have taken to answer so far: their time is not that of the call.
+    pub(super) fn time_of_people(&self) -> Duration {
+        self.thinking().so_far()
+    }
+
+    fn thinking(&self) -> std::sync::MutexGuard<'_, Thinking> {
+        self.thinking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns once there is something to tell the client.
@@ -151,6 +186,29 @@ impl CallChannel {
     }
 }
 
+/// A question that somebody thinks about.
+struct Thought<'a>(&'a CallChannel);
+
+impl<'a> Thought<'a> {
+    fn begin(channel: &'a CallChannel) -> Self {
+        let mut thinking = channel.thinking();
+        thinking.open += 1;
+        thinking.since.get_or_insert_with(Instant::now);
+        Self(channel)
+    }
+}
+
+impl Drop for Thought<'_> {
+    fn drop(&mut self) {
+        let mut thinking = self.0.thinking();
+        thinking.open -= 1;
+        if thinking.open == 0 {
+            thinking.before = thinking.so_far();
+            thinking.since = None;
+        }
+    }
+}
+
 /// A notification.
 pub(super) fn notification(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
@@ -165,7 +223,9 @@ impl McpChannel for CallChannel {
     }
 
     async fn ask(&self, method: &str, params: &JsonText) -> Option<Said> {
-        let questioning = self.questioning.as_ref()?;
+        // Who left one question unanswered would be waited for without end by a server that asks again and again.
+        let questioning = self.questioning.as_ref().filter(|_| !self.is_deaf.load(Ordering::SeqCst))?;
+        let _thinking = Thought::begin(self);
         let id = (questioning.new_id)();
         let (waiting, answer) = oneshot::channel();
         let questions = &questioning.state.questions;
@@ -177,7 +237,10 @@ impl McpChannel for CallChannel {
         tokio::select! {
             answer = answer => answer.ok(),
             () = self.cancelled() => None,
-            () = tokio::time::sleep(questioning.patience) => None,
+            () = tokio::time::sleep(questioning.patience) => {
+                self.hang_up();
+                None
+            }
         }
     }
 
@@ -237,6 +300,13 @@ mod tests {
         let channel = channel(&state);
         assert_eq!(channel.ask("m", &json("{}")).await, None, "nobody answered in time");
         assert!(state.questions.0.is_empty());
+        assert_eq!(channel.time_of_people(), Duration::from_secs(600));
+        assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None), "nor is waited for once more");
+        let channel = self::channel(&state);
+        channel.hang_up();
+        assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None), "nobody reads along");
+        assert_eq!(channel.take_news(), None);
+        let channel = self::channel(&state);
         channel.cancel();
         channel.cancelled().await;
         assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None));

@@ -194,13 +194,11 @@ async fn serve(mut call: Call<AgentAccess>, request: Request<'_>) -> Result<Http
     };
     let conversation = headers::conversation(call.headers());
     let conversation = conversation.map_err(|problem| Fault::invalid_request(problem.detail().to_owned()))?;
-    let conversation = match conversation {
-        Some(conversation) => Some(conversation.to_owned()),
-        // Who opens a dialogue begins a conversation, under whatever name.
-        None => opens.then(|| call.engine().clock().new_uuid().to_string()),
-    };
     if let Some(conversation) = conversation {
-        call.access = Box::pin(call.engine().begin_conversation(call.access.clone(), &conversation)).await;
+        call.access = Box::pin(call.engine().begin_conversation(call.access.clone(), conversation)).await;
+    } else if opens {
+        // Who opens a dialogue begins a conversation.
+        call.access = Box::pin(call.engine().begin_unnamed_conversation(call.access.clone())).await;
     }
     match client.era {
         ShownTo::Modern => serve_modern(&call, &request, &client).await,

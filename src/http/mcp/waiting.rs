@@ -26,7 +26,8 @@ const TICK: Duration = Duration::from_secs(5);
 /// A run that nobody tells of is looked at again so soon.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// Waits for an open run until then; answers it as it stands.
+/// Waits for an open run until then, and as much longer as people took to answer questions of its server; answers it as
+/// it stands.
 pub(super) async fn until_over(
     engine: &Engine,
     access: &AgentAccess,
@@ -36,7 +37,11 @@ pub(super) async fn until_over(
 ) -> Arc<Run> {
     let mut ticks = 0;
     let mut next_tick = Instant::now() + TICK;
-    while run.outcome.status.is_open() && Instant::now() < until {
+    while run.outcome.status.is_open() {
+        let until = until + channel.time_of_people();
+        if Instant::now() >= until {
+            break;
+        }
         let (asked, seen) = (Instant::now(), run.outcome.status);
         let wait = next_tick.min(until).saturating_duration_since(asked);
         let found = tokio::select! {
@@ -205,12 +210,15 @@ impl Drop for Asking {
     }
 }
 
-/// A call of the earlier era: it goes on when nobody reads its answer any more.
-pub(super) struct Detached(Option<Going>);
+/// A call of the earlier era: it goes on when nobody reads its answer any more, and asks nobody then.
+pub(super) struct Detached {
+    going: Option<Going>,
+    channel: Arc<CallChannel>,
+}
 
 impl Detached {
-    pub(super) fn new(going: Going) -> Self {
-        Self(Some(going))
+    pub(super) fn new(going: Going, channel: &Arc<CallChannel>) -> Self {
+        Self { going: Some(going), channel: Arc::clone(channel) }
     }
 }
 
@@ -218,10 +226,10 @@ impl Future for Detached {
     type Output = Option<super::reply::Reply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let going = self.0.as_mut().expect("a future is not polled after its end");
+        let going = self.going.as_mut().expect("a future is not polled after its end");
         let polled = going.as_mut().poll(cx);
         if polled.is_ready() {
-            self.0 = None;
+            self.going = None;
         }
         polled
     }
@@ -229,7 +237,8 @@ impl Future for Detached {
 
 impl Drop for Detached {
     fn drop(&mut self) {
-        if let Some(going) = self.0.take() {
+        if let Some(going) = self.going.take() {
+            self.channel.hang_up();
             spawn(async move {
                 let _ = going.await;
             });

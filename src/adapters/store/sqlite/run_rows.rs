@@ -44,6 +44,8 @@ struct IntentRef<'a> {
     caller: Option<&'a str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     keyed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    confirmed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,6 +71,8 @@ struct IntentDoc {
     conversation: Option<String>,
     #[serde(default)]
     keyed: bool,
+    #[serde(default)]
+    confirmed: bool,
     #[serde(default)]
     turn: Option<String>,
     #[serde(default)]
@@ -235,6 +239,7 @@ impl RunRow {
             request_id: intent.request_id.as_deref(),
             caller: intent.caller.as_deref(),
             keyed: intent.keyed,
+            confirmed: intent.confirmed,
             conversation: intent.context.conversation.as_deref(),
             turn: intent.context.turn.as_deref(),
             locale: intent.context.locale.as_deref(),
@@ -338,6 +343,7 @@ impl RunRow {
                 request_id: fixed.request_id,
                 caller: fixed.caller,
                 keyed: fixed.keyed,
+                confirmed: fixed.confirmed,
                 context: CallContext {
                     conversation: fixed.conversation,
                     turn: fixed.turn,
