@@ -24,7 +24,7 @@ pub(crate) fn scripts() -> PathBuf {
 pub(crate) fn peers() -> &'static Path {
     static PEERS: OnceLock<PathBuf> = OnceLock::new();
     PEERS.get_or_init(|| {
-        let chosen = std::env::var_os("TOOLGATE_PEERS").map(PathBuf::from);
+        let chosen = std::env::var_os("MCP_PEERS").map(PathBuf::from);
         let folder = chosen.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers"));
         let output = Command::new(scripts().join("install")).arg(&folder).output().expect("bash is there");
         let said = || String::from_utf8_lossy(&output.stderr).into_owned();
@@ -40,7 +40,7 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOOLGATE_")) {
         command.env_remove(name);
     }
-    command.env("TOOLGATE_PEERS", folder).stdin(Stdio::null());
+    command.env("MCP_PEERS", folder).stdin(Stdio::null());
     command
 }
 

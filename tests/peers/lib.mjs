@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 const here = path.dirname(fileURLToPath(import.meta.url));
 
 /** The folder that `tests/peers/install` filled. */
-export const peersDir = path.resolve(process.env.TOOLGATE_PEERS || path.join(here, '..', '..', 'target', 'peers'));
+export const peersDir = path.resolve(process.env.MCP_PEERS || path.join(here, '..', '..', 'target', 'peers'));
 
 /** Loads a package that `tests/peers/install` brought: they do not lie above this file, where `import` would look. */
 export const load = createRequire(path.join(peersDir, 'npm', 'package.json'));

@@ -74,6 +74,14 @@ impl<'a> Listening<'a> {
     fn channel(&self) -> Option<&'a dyn McpChannel> {
         self.part.map(|part| &*part.caller.channel)
     }
+
+    /// Returns when the client takes its call back.
+    async fn cancelled(&self) {
+        match self.channel() {
+            Some(channel) => channel.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Server<'_> {
@@ -134,16 +142,10 @@ impl Server<'_> {
         body: &mut dyn AnswerBody,
         listening: &Listening<'_>,
     ) -> Result<Option<bytes::Bytes>, Unheard> {
-        let cancelled = async {
-            match listening.channel() {
-                Some(channel) => channel.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             chunk = body.chunk() => chunk.map_err(Unheard::after_sending),
-            () = cancelled => Err(self.call_off(listening)),
+            () = listening.cancelled() => Err(self.call_off(listening)),
             () = listening.deadline.passed() => {
                 self.call_off(listening);
                 Err(Unheard::after_sending(TransportFault::Timeout))
@@ -197,15 +199,9 @@ impl Server<'_> {
         if at >= listening.deadline.instant() {
             return Err(Unheard::after_sending(TransportFault::Timeout));
         }
-        let cancelled = async {
-            match listening.channel() {
-                Some(channel) => channel.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = sleep_until(at) => {}
-            () = cancelled => return Err(self.call_off(listening)),
+            () = listening.cancelled() => return Err(self.call_off(listening)),
         }
         let request = mcp::encode_resume(&self.endpoint.settings, listening.dialogue, Some(last_event_id));
         let opened = self.engine.0.ports.transport.open(&request, self.egress, listening.deadline.instant()).await;
