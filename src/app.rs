@@ -255,6 +255,7 @@ fn http_settings(config: &Config) -> HttpSettings {
         callback_body_bytes: limits.callback_body_bytes,
         api_body_bytes: limits.api_body_bytes,
         header_block_bytes: limits.header_block_bytes,
+        listen_streams: limits.listen_streams,
         unauthorized_per_second: limits.unauthorized_per_second,
         unauthorized_burst: limits.unauthorized_per_second_burst,
         ..HttpSettings::default()

@@ -171,6 +171,8 @@ pub struct LimitsConfig {
     pub callers_tracked: usize,
     /// Conversations that are remembered on this node.
     pub conversations_tracked: usize,
+    /// MCP streams that one organization may have open on this node.
+    pub listen_streams: usize,
     /// 401s a second of one peer address.
     pub unauthorized_per_second: u32,
     /// 401s at once of one peer address.

@@ -36,6 +36,7 @@ pub(super) const RANGES: &[(&str, u64, u64)] = &[
     ("limits.run_timeout_ms", 1, 60_000),
     ("limits.callers_tracked", 1, MAX_TRACKED),
     ("limits.conversations_tracked", 1, MAX_TRACKED),
+    ("limits.listen_streams", 1, MAX_TRACKED),
     ("limits.unauthorized_per_second", 1, MAX_RATE),
     ("limits.unauthorized_per_second_burst", 1, MAX_RATE),
     ("limits.mailbox_capacity", 1, MAX_RATE),

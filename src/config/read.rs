@@ -261,6 +261,7 @@ impl Reader<'_> {
             run_timeout_ms: self.number("limits.run_timeout_ms"),
             callers_tracked: self.count("limits.callers_tracked"),
             conversations_tracked: self.count("limits.conversations_tracked"),
+            listen_streams: self.count("limits.listen_streams"),
             unauthorized_per_second: self.rate("limits.unauthorized_per_second"),
             unauthorized_per_second_burst: self.rate("limits.unauthorized_per_second_burst"),
             mailbox_capacity: self.count("limits.mailbox_capacity"),

@@ -54,6 +54,8 @@ pub struct HttpSettings {
     pub unauthorized_burst: u32,
     /// Peer addresses whose 401s are counted apart.
     pub peers_tracked: usize,
+    /// Streams of `subscriptions/listen` that one organization may have open.
+    pub listen_streams: usize,
 }
 
 impl Default for HttpSettings {
@@ -67,6 +69,7 @@ impl Default for HttpSettings {
             unauthorized_per_second: 100,
             unauthorized_burst: 200,
             peers_tracked: 100_000,
+            listen_streams: 4_000,
         }
     }
 }

@@ -84,6 +84,27 @@ fn a_stream_ends_with_its_key_or_with_the_gateway() {
 }
 
 #[test]
+fn an_organization_has_so_many_streams_open() {
+    let gate = Gate::with(&[("LIMITS__LISTEN_STREAMS", "2")]);
+    let (tenant, other) = (gate.tenant("acme"), gate.tenant("other"));
+    let wanted = json!({ "toolsListChanged": true });
+    let params = json!({ "notifications": wanted });
+    let made = tenant.post("/v1/agent-keys", &json!({ "name": "short", "groups": ["default"] })).expect(201).json();
+    let short = tenant.as_agent(made["key"].as_str().expect("a key"));
+    let (mut first, _second) = (listen(&short, &wanted, &json!({})), listen(&tenant, &wanted, &json!({})));
+    let refused = tenant.modern_request("subscriptions/listen", &params, &json!({})).send();
+    let message = error(&refused, 429, -32000, &json!(1))["message"].to_string();
+    assert!(message.contains("2 streams"), "{message}");
+    let _theirs = listen(&other, &wanted, &json!({}));
+    tenant.delete(&format!("/v1/agent-keys/{}", made["id"].as_str().expect("an id"))).expect(204);
+    first.expect("the last word");
+    eventually("there is room again", || {
+        let stream = tenant.modern_stream("subscriptions/listen", &params, &json!({}));
+        stream.is_events().then_some(())
+    });
+}
+
+#[test]
 fn tasks_are_told_of_to_their_own_key() {
     let gate = Gate::start();
     let tenant = gate.tenant("acme");

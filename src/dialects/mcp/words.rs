@@ -30,6 +30,8 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// The gateway failed.
 pub const INTERNAL_ERROR: i64 = -32603;
+/// A server's own error, without a code of its own.
+pub const SERVER_ERROR: i64 = -32000;
 /// No such resource, in the revisions that open with `initialize`.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// Headers and body say different things.

@@ -6,6 +6,7 @@
 
 use super::McpState;
 use super::members::{Members, quoted};
+use super::tally::Tally;
 use crate::domain::ids::KeyId;
 use crate::domain::json::JsonText;
 use crate::engine::mcp::caller::McpChannel;
@@ -21,6 +22,9 @@ use tokio::time::Instant;
 /// Messages of progress that wait for the stream; more are dropped, as the next one says more than they do.
 const MOST_PROGRESS: usize = 64;
 
+/// Questions without an answer that one key may have open: each holds its call, and no rate bounds how long people think.
+const MOST_QUESTIONS: usize = 256;
+
 /// An answer to a question: a result, or an error.
 type Said = Result<JsonText, JsonText>;
 
@@ -33,12 +37,15 @@ pub(super) struct Asked {
 
 /// Questions that clients have not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct OpenQuestions(DashMap<String, (Asked, oneshot::Sender<Said>)>);
+pub(super) struct OpenQuestions {
+    by_id: DashMap<String, (Asked, oneshot::Sender<Said>)>,
+    by_key: Tally<KeyId>,
+}
 
 impl OpenQuestions {
     /// Takes an answer; false when nothing was asked under this id, or somebody else was.
     pub(super) fn answer(&self, id: &str, by: Asked, said: Said) -> bool {
-        let Some((_, (_, waiting))) = self.0.remove_if(id, |_, (asked, _)| *asked == by) else { return false };
+        let Some((_, (_, waiting))) = self.by_id.remove_if(id, |_, (asked, _)| *asked == by) else { return false };
         // Whoever asked may have gone away in this moment.
         let _ = waiting.send(said);
         true
@@ -50,7 +57,7 @@ struct Open<'a>(&'a OpenQuestions, &'a str);
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.0.remove(self.1);
+        self.0.by_id.remove(self.1);
     }
 }
 
@@ -225,11 +232,12 @@ impl McpChannel for CallChannel {
     async fn ask(&self, method: &str, params: &JsonText) -> Option<Said> {
         // Who left one question unanswered would be waited for without end by a server that asks again and again.
         let questioning = self.questioning.as_ref().filter(|_| !self.is_deaf.load(Ordering::SeqCst))?;
+        let questions = &questioning.state.questions;
+        let _counted = questions.by_key.enter(questioning.asked.key, MOST_QUESTIONS)?;
         let _thinking = Thought::begin(self);
         let id = (questioning.new_id)();
         let (waiting, answer) = oneshot::channel();
-        let questions = &questioning.state.questions;
-        questions.0.insert(id.clone(), (questioning.asked, waiting));
+        questions.by_id.insert(id.clone(), (questioning.asked, waiting));
         let _open = Open(questions, &id);
         let (id, method) = (quoted(&id), quoted(method));
         let question = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{}}}"#, params.as_str());
@@ -299,7 +307,7 @@ mod tests {
         let state = Arc::new(McpState::default());
         let channel = channel(&state);
         assert_eq!(channel.ask("m", &json("{}")).await, None, "nobody answered in time");
-        assert!(state.questions.0.is_empty());
+        assert!(state.questions.by_id.is_empty());
         assert_eq!(channel.time_of_people(), Duration::from_secs(600));
         assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None), "nor is waited for once more");
         let channel = self::channel(&state);
@@ -310,7 +318,21 @@ mod tests {
         channel.cancel();
         channel.cancelled().await;
         assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None));
-        assert!(state.questions.0.is_empty());
+        assert!(state.questions.by_id.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_has_so_many_questions_open() {
+        let state = Arc::new(McpState::default());
+        let key = asked(1).key;
+        let open: Vec<_> =
+            (0..MOST_QUESTIONS).filter_map(|_| state.questions.by_key.enter(key, MOST_QUESTIONS)).collect();
+        let channel = channel(&state);
+        assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None), "one too many");
+        assert_eq!(channel.take_news(), None);
+        drop(open);
+        assert_eq!(channel.ask("m", &json("{}")).now_or_never(), None, "there is room again");
+        assert!(state.questions.by_id.is_empty() && !state.questions.by_key.holds(&key));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use super::channel::notification;
 use super::members::Members;
 use super::reply::Fault;
 use super::request::{Capabilities, Request, object};
+use super::tally::Counted;
 use super::{SERVER_INFO, listing, stream, tasks};
 use crate::dialects::mcp::words;
-use crate::domain::ids::RunId;
+use crate::domain::ids::{OrgId, RunId};
 use crate::domain::run::Run;
 use crate::domain::secret::Secret;
 use crate::engine::Engine;
@@ -56,6 +57,7 @@ struct Listening {
     beats: u32,
     first: Option<Bytes>,
     is_over: bool,
+    _counted: Counted<OrgId>,
 }
 
 /// Opens a stream.
@@ -75,6 +77,9 @@ pub(super) async fn open(
             .map_err(|_| Fault::invalid_params("taskIds is an array of strings"))?,
     };
     let (engine, access) = (call.engine(), &call.access);
+    let most = call.state.settings.listen_streams;
+    let counted =
+        call.state.mcp.streams.enter(access.key().org_id, most).ok_or_else(|| Fault::too_many_streams(most))?;
     let mut own = Vec::new();
     for id in ids.iter().take(MOST_TASKS).filter_map(|id| id.parse::<RunId>().ok()) {
         if let Ok(run) = engine.agent_run(access, id, None).await {
@@ -96,6 +101,7 @@ pub(super) async fn open(
         beat: stream::beat(stream::KEEP_ALIVE),
         beats: 0,
         is_over: false,
+        _counted: counted,
     };
     Ok(stream::respond(unfold(listening, |mut listening| async move {
         let event = listening.next().await?;

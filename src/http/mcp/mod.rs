@@ -31,10 +31,12 @@ mod reply;
 mod request;
 mod running;
 mod stream;
+mod tally;
 mod tasks;
 mod waiting;
 
 use crate::dialects::mcp::words;
+use crate::domain::ids::{OrgId, RunId};
 use crate::domain::json::JsonText;
 use crate::engine::access::AgentAccess;
 use crate::engine::catalog::ShownTo;
@@ -48,7 +50,7 @@ use reply::{Fault, Reply};
 use request::{Capabilities, Message, Params, Request};
 use running::RunningCalls;
 use serde_json::value::RawValue;
-use waiting::Waiters;
+use tally::Tally;
 
 /// Who toolgate is.
 const SERVER_INFO: &str =
@@ -68,12 +70,15 @@ const LIST_HINTS: &str = r#""ttlMs":60000,"cacheScope":"private""#;
 const INSTRUCTIONS: &str = "These tools belong to the endpoints of one organization. A call may have to wait for a \
                             person's yes; do not repeat a call whose outcome is unknown.";
 
-/// What the edge keeps of MCP between requests: calls under way and questions without an answer.
+/// What the edge keeps of MCP between requests: calls under way, questions without an answer, and streams.
 #[derive(Default)]
 pub(super) struct McpState {
     questions: OpenQuestions,
     running: RunningCalls,
-    waiters: Waiters,
+    /// Clients that wait for a run: an identical call joins one that is held, and its client goes on waiting for it when
+    /// the first one has gone.
+    waiters: Tally<RunId>,
+    streams: Tally<OrgId>,
 }
 
 /// Who asks, as far as MCP has words for it.

@@ -54,6 +54,12 @@ impl Fault {
         Self { data: Some(data), ..Self::new(400, words::MISSING_CAPABILITY, message) }
     }
 
+    /// The organization holds as many streams as it may.
+    pub(super) fn too_many_streams(most: usize) -> Self {
+        let message = format!("the organization has {most} streams open, the most it may; close one first");
+        Self::new(429, words::SERVER_ERROR, message)
+    }
+
     /// No resource has this address, a JSON string; the earlier era has a code of its own for it.
     pub(super) fn no_such_resource(uri: Option<&RawValue>, era: ShownTo) -> Self {
         let code = match era {

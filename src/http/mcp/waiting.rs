@@ -6,12 +6,12 @@
 use super::McpState;
 use super::channel::CallChannel;
 use super::stream::Going;
+use super::tally::Counted;
 use crate::domain::ids::RunId;
 use crate::domain::run::{Run, RunStatus};
 use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::run::{RunRefusal, RunReply};
-use dashmap::DashMap;
 use futures_util::future::BoxFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,32 +80,10 @@ pub(super) fn status_message(run: &Run) -> &'static str {
     }
 }
 
-/// Clients that wait for runs: an identical call joins a run that is held, and its client goes on waiting for it when the
-/// first one has gone.
-#[derive(Debug, Default)]
-pub(super) struct Waiters(DashMap<RunId, usize>);
-
-impl Waiters {
-    fn join(&self, id: RunId) {
-        *self.0.entry(id).or_default() += 1;
-    }
-
-    fn leave(&self, id: RunId) {
-        self.0.remove_if_mut(&id, |_, waiters| {
-            *waiters -= 1;
-            *waiters == 0
-        });
-    }
-
-    fn are_there(&self, id: RunId) -> bool {
-        self.0.contains_key(&id)
-    }
-}
-
 /// Cancels a run of which nothing was sent and for which nobody waits. One with an `Idempotency-Key` stays: its client may
 /// come back with the key.
 async fn give_up(state: &McpState, engine: &Engine, access: &AgentAccess, id: RunId) {
-    if state.waiters.are_there(id) {
+    if state.waiters.holds(&id) {
         return;
     }
     // Whatever cannot be looked at now ends by its own time.
@@ -139,14 +117,15 @@ fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 pub(super) struct GivenUpOnDrop {
     state: Arc<McpState>,
     id: RunId,
+    waiter: Option<Counted<RunId>>,
     left_by: Option<(Engine, AgentAccess)>,
 }
 
 impl GivenUpOnDrop {
     pub(super) fn new(state: &Arc<McpState>, engine: &Engine, access: &AgentAccess, run: &Run) -> Self {
         let id = run.intent.id;
-        state.waiters.join(id);
-        Self { state: Arc::clone(state), id, left_by: Some((engine.clone(), access.clone())) }
+        let waiter = state.waiters.enter(id, usize::MAX);
+        Self { state: Arc::clone(state), id, waiter, left_by: Some((engine.clone(), access.clone())) }
     }
 
     /// It was waited for.
@@ -158,7 +137,8 @@ impl GivenUpOnDrop {
 impl Drop for GivenUpOnDrop {
     fn drop(&mut self) {
         let (state, id) = (Arc::clone(&self.state), self.id);
-        state.waiters.leave(id);
+        // Whoever has gone does not wait.
+        self.waiter = None;
         if let Some((engine, access)) = self.left_by.take() {
             spawn(async move { give_up(&state, &engine, &access, id).await });
         }
