@@ -18,6 +18,7 @@ use crate::domain::run::{Attempt, RunOutcome, RunStatus};
 use crate::engine::catalog::CatalogTool;
 use crate::engine::dispatch::way::{fault_code, http_outcome, is_connect_fault};
 use crate::engine::ports::{TransportError, TransportFault};
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -151,6 +152,11 @@ impl Calling<'_> {
         }
     }
 
+    /// Whether the client has taken its call back before anything was sent of it.
+    fn is_taken_back(&self) -> bool {
+        self.part.is_some_and(|part| part.caller.channel.cancelled().now_or_never().is_some())
+    }
+
     /// A server of the earlier era asks while the call goes on: only a client that is there can answer.
     fn party(&self) -> Party {
         match self.part.map(|part| &part.caller) {
@@ -190,6 +196,9 @@ impl Server<'_> {
         calling: Calling<'_>,
         attempts: &mut Vec<Attempt>,
     ) -> Result<Called, Lost> {
+        if calling.is_taken_back() {
+            return Err(OpeningFault::Cancelled.into());
+        }
         let deadline = &Deadline::at(Instant::now() + calling.tool.timeout);
         let mut round = Round {
             input_responses: calling.part.and_then(|part| part.caller.input_responses.clone()),
