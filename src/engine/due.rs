@@ -67,6 +67,7 @@ impl Engine {
     async fn keep_house(self) {
         while !self.is_stopping() {
             self.0.registry.sweep();
+            self.0.dialogues.sweep();
             tokio::time::sleep(SWEEP_EVERY).await;
         }
     }
@@ -206,8 +207,9 @@ impl Engine {
         tokio::time::timeout(longest, self.0.in_flight.drained()).await.is_ok()
     }
 
-    /// Ends the actors and closes the store.
+    /// Ends the dialogues with MCP servers and the actors, and closes the store.
     pub async fn close(&self) {
+        self.end_dialogues().await;
         self.0.registry.stop();
         self.store().close().await;
     }

@@ -171,7 +171,8 @@ fn the_era_is_remembered_over_a_restart() {
     let since: Vec<_> = server.all().drain(before..).collect();
     assert!(!since.iter().any(is_modern), "{since:?}");
     let methods: Vec<_> = since.iter().map(method_of).filter(|method| method != "GET").collect();
-    assert_eq!(methods, ["initialize", "notifications/initialized", "tools/call", "tools/list"]);
+    // The stop gives the session back.
+    assert_eq!(methods, ["DELETE", "initialize", "notifications/initialized", "tools/call", "tools/list"]);
     assert_eq!(tenant.show(&endpoint)["protocol_version"], LEGACY);
 }
 

@@ -1,7 +1,8 @@
 //! Sessions with MCP servers of the earlier era: opened once, shared, and opened anew when they are forgotten.
 
+use crate::support::eventually;
 use crate::support::gate::Gate;
-use crate::support::mcp_server::{Answering, Era, McpServer, answer, failure_without_id, method_of, tool};
+use crate::support::mcp_server::{Answering, Era, McpServer, answer, failure_without_id, method_of, said, tool};
 use crate::support::provider::{Latch, Reply};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::{Value, json};
@@ -146,7 +147,7 @@ fn an_opening_that_fails_fails_nobody_else() {
     server.next("initialize", move |_| Reply::Held(held, Box::new(Reply::text(500, ""))));
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| tenant.call("act", &json!({})))).collect();
-        crate::support::eventually("the opening is asked for", || (server.count("initialize") == 2).then_some(()));
+        eventually("the opening is asked for", || (server.count("initialize") == 2).then_some(()));
         latch.open();
         let runs: Vec<_> = calls.into_iter().map(|call| call.join().expect("no panic")).collect();
         let completed = runs.iter().filter(|run| run["status"] == "completed").count();
@@ -168,6 +169,65 @@ fn other_settings_are_another_session() {
     assert_eq!(call.header("authorization"), Some("Bearer another"));
     let opening = server.requests("initialize").pop().expect("an opening");
     assert_eq!(opening.header("authorization"), Some("Bearer another"));
+}
+
+/// A server keeps a session until it is told that nobody wants it.
+#[test]
+fn a_session_that_nobody_wants_is_given_back() {
+    let (gate, server, tenant, endpoint) = world();
+    let path = format!("/v1/endpoints/{}", endpoint.id);
+    let given_back = |so_often: usize| {
+        eventually("the session is given back", || (server.count("DELETE") == so_often).then_some(()));
+        server.requests("DELETE").pop().expect("a request")
+    };
+    tenant.call("act", &json!({}));
+    let session = server.last_call().header("mcp-session-id").expect("a session").to_owned();
+    tenant.patch(&path, &json!({ "auth": { "bearer": "another" } })).expect(200);
+    let ended = given_back(1);
+    assert_eq!(ended.header("mcp-session-id"), Some(&*session), "the one of the settings before");
+    assert_eq!(ended.header("authorization"), server.requests("initialize")[0].header("authorization"));
+    assert_eq!(ended.header("mcp-protocol-version"), Some("2025-11-25"));
+    tenant.call("act", &json!({}));
+
+    let gate = gate.restart();
+    assert_eq!(given_back(2).header("authorization"), Some("Bearer another"), "a stop gives all back");
+    let tenant = tenant.at(&gate);
+    tenant.call("act", &json!({}));
+    tenant.delete(&path).expect(204);
+    given_back(3);
+    assert_eq!((server.sessions(), server.executed()), (0, 3));
+}
+
+#[test]
+fn a_session_that_is_forgotten_is_not_given_back() {
+    let (gate, server, tenant, _) = world();
+    server.forget_sessions();
+    tenant.call("act", &json!({}));
+    let session = server.last_call().header("mcp-session-id").expect("a session").to_owned();
+    assert_eq!(opened(&server), 2);
+    let _gate = gate.restart();
+    let given_back = server.requests("DELETE");
+    let given_back: Vec<_> = given_back.iter().map(|request| request.header("mcp-session-id")).collect();
+    assert_eq!(given_back, [Some(&*session)]);
+}
+
+/// A call under way ends in the session it was made in, which is given back after it.
+#[test]
+fn a_session_in_use_is_given_back_after_the_call() {
+    let (_gate, server, tenant, endpoint) = world();
+    let latch = Arc::new(Latch::default());
+    let held = Arc::clone(&latch);
+    server.next("tools/call", move |request| Reply::Held(held, Box::new(answer(request, &said("done")))));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| tenant.call("act", &json!({})));
+        eventually("the call is made", || (server.calls().len() == 1).then_some(()));
+        let path = format!("/v1/endpoints/{}", endpoint.id);
+        tenant.patch(&path, &json!({ "auth": { "bearer": "another" } })).expect(200);
+        assert_eq!((opened(&server), server.count("DELETE")), (2, 0));
+        latch.open();
+        assert_eq!(call.join().expect("no panic")["status"], "completed");
+    });
+    eventually("the session is given back", || (server.count("DELETE") == 1).then_some(()));
 }
 
 #[test]

@@ -227,6 +227,7 @@ impl Engine {
                 Err(error) if is_overtaken(&error, if_match) => {}
                 stored => {
                     let stored = self.after_change(by.org_id(), stored).await?;
+                    self.0.dialogues.let_go(id);
                     // A disabled endpoint is neither up nor down.
                     if stored.settings.name != before.settings.name || !stored.settings.enabled {
                         self.metrics().forget_endpoint(&org.slug, &before.settings.name);
@@ -262,6 +263,7 @@ impl Engine {
             }
         }
         self.forget_listener(id);
+        self.0.dialogues.let_go(id);
         if let Some(org) = self.0.registry.live(by.org_id()) {
             self.metrics().forget_endpoint(&org.catalog().org.slug, &endpoint.settings.name);
         }

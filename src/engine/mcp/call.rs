@@ -8,6 +8,7 @@ use super::caller::Questions;
 use super::deadline::Deadline;
 use super::dialogues::{Abilities, OpeningFault, Party, is_refusal_of_an_era};
 use super::exchange::{Heard, Listening, Unheard};
+use super::held::HeldDialogue;
 use super::reading::{Reading, Step};
 use super::round::McpPart;
 use crate::dialects::mcp::rpc::{self, Message};
@@ -240,7 +241,7 @@ impl Server<'_> {
         let party = calling.party();
         let mut dialogue = match self.endpoint.sync.protocol_version.as_deref() {
             Some(version) if words::is_legacy(version) => self.open_or_modern(party, deadline.instant()).await?,
-            Some(_) | None => Arc::new(Dialogue::Modern),
+            Some(_) | None => Arc::new(HeldDialogue::modern()),
         };
         let (mut reopened, mut repeats) = (false, 0);
         loop {
@@ -273,11 +274,11 @@ impl Server<'_> {
     }
 
     /// The dialogue of the earlier era; of the present one when the server has left the earlier one behind.
-    async fn open_or_modern(&self, party: Party, deadline: Instant) -> Result<Arc<Dialogue>, Lost> {
+    async fn open_or_modern(&self, party: Party, deadline: Instant) -> Result<Arc<HeldDialogue>, Lost> {
         match self.dialogue(party, deadline).await {
             Err(OpeningFault::Refused(error)) if is_refusal_of_an_era(error.raw()) => {
                 self.engine.tools_changed(self.endpoint);
-                Ok(Arc::new(Dialogue::Modern))
+                Ok(Arc::new(HeldDialogue::modern()))
             }
             opened => Ok(opened?),
         }

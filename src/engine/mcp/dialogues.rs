@@ -5,11 +5,14 @@
 use super::Server;
 use super::deadline::Deadline;
 use super::exchange::{Listening, Unheard};
+use super::held::HeldDialogue;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, Opened, words};
 use crate::domain::ids::EndpointId;
 use crate::domain::json::JsonText;
+use crate::engine::Engine;
 use crate::engine::ports::{TransportError, TransportFault};
+use futures_util::{StreamExt, stream};
 use moka::sync::Cache;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -22,6 +25,10 @@ use tokio::time::Instant;
 /// Dialogues kept on this node, and how long an unused one is.
 const MAX_DIALOGUES: u64 = 10_000;
 const KEPT_FOR: Duration = Duration::from_secs(30 * 60);
+
+/// Dialogues that are ended at once when the node stops, and how long that may take in all.
+const ENDED_AT_ONCE: usize = 64;
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a client can do that a server may ask of it, as far as toolgate hands questions on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,7 +84,7 @@ pub(in crate::engine) struct Party {
 type Key = (EndpointId, u64, Party);
 
 /// Where one dialogue is kept; its lock is held while it is opened.
-type Slot = Arc<Mutex<Option<Arc<Dialogue>>>>;
+type Slot = Arc<Mutex<Option<Arc<HeldDialogue>>>>;
 
 /// The dialogues of this node.
 pub(in crate::engine) struct Dialogues {
@@ -87,8 +94,10 @@ pub(in crate::engine) struct Dialogues {
 
 impl Default for Dialogues {
     fn default() -> Self {
-        let slots = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR).build();
-        Self { slots, next_id: AtomicU64::new(1) }
+        let slots = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR);
+        // The cache itself drops what has left it at some later time.
+        let slots = slots.eviction_listener(|_, slot: Slot, _| drop(slot.try_lock().map(|mut kept| kept.take())));
+        Self { slots: slots.build(), next_id: AtomicU64::new(1) }
     }
 }
 
@@ -96,6 +105,31 @@ impl Dialogues {
     /// An id for a request that no other request of this node has.
     pub(super) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets go of those that were unused for too long.
+    pub(in crate::engine) fn sweep(&self) {
+        self.slots.run_pending_tasks();
+    }
+
+    /// Lets go of those with an endpoint that has changed or is gone. Whoever is in a call ends it in the dialogue it has.
+    pub(in crate::engine) fn let_go(&self, endpoint: EndpointId) {
+        for (key, _) in self.slots.iter().filter(|(key, _)| key.0 == endpoint) {
+            self.slots.invalidate(&*key);
+        }
+    }
+}
+
+impl Engine {
+    /// Ends all dialogues, as far as their servers let it in a short time.
+    pub(in crate::engine) async fn end_dialogues(&self) {
+        let slots: Vec<Slot> = self.0.dialogues.slots.iter().map(|(_, slot)| slot).collect();
+        // One that is still in use is given back by its user.
+        let held = slots.iter().filter_map(|slot| slot.try_lock().ok()?.take().and_then(Arc::into_inner));
+        let all = stream::iter(held).for_each_concurrent(ENDED_AT_ONCE, HeldDialogue::end);
+        if tokio::time::timeout(ENDED_WITHIN, all).await.is_err() {
+            tracing::debug!("not all sessions could be given back to their MCP servers in time");
+        }
     }
 }
 
@@ -116,7 +150,7 @@ pub(super) enum OpeningFault {
 
 impl Server<'_> {
     /// The dialogue with a server of the earlier era, opened when there is none.
-    pub(super) async fn dialogue(&self, party: Party, deadline: Instant) -> Result<Arc<Dialogue>, OpeningFault> {
+    pub(super) async fn dialogue(&self, party: Party, deadline: Instant) -> Result<Arc<HeldDialogue>, OpeningFault> {
         let key = (self.endpoint.id, self.endpoint.version, party);
         let slot = self.engine.0.dialogues.slots.get_with(key, Slot::default);
         let late = || OpeningFault::Failed(TransportError { kind: TransportFault::Timeout, bytes_sent: false });
@@ -130,7 +164,8 @@ impl Server<'_> {
     }
 
     /// The server does not know this session any more.
-    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<Dialogue>) {
+    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<HeldDialogue>) {
+        dialogue.is_forgotten();
         let key = (self.endpoint.id, self.endpoint.version, party);
         let Some(slot) = self.engine.0.dialogues.slots.get(&key) else { return };
         let mut kept = slot.lock().await;
@@ -140,7 +175,7 @@ impl Server<'_> {
         }
     }
 
-    async fn open_dialogue(&self, abilities: Abilities, until: Instant) -> Result<Dialogue, OpeningFault> {
+    async fn open_dialogue(&self, abilities: Abilities, until: Instant) -> Result<HeldDialogue, OpeningFault> {
         let deadline = &Deadline::at(until);
         let settings = &self.endpoint.settings;
         let id = self.engine.0.dialogues.next_id();
@@ -163,6 +198,7 @@ impl Server<'_> {
         };
         let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
         let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
+        let dialogue = HeldDialogue::opened(dialogue, self);
         let opened = mcp::encode_initialized(settings, &dialogue);
         // Nothing is said in answer that counts: some servers answer with a stream, and say nothing on it.
         let status = self.tell(&opened, until).await.map_err(OpeningFault::Failed)?;

@@ -7,6 +7,7 @@ use super::Server;
 use super::deadline::Deadline;
 use super::dialogues::Party;
 use super::exchange::{Listening, is_event_stream};
+use super::held::HeldDialogue;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::SseReader;
 use crate::dialects::mcp::{self, Dialogue, words};
@@ -208,14 +209,14 @@ impl Server<'_> {
         self.take(message, &listening).await;
     }
 
-    async fn open_stream(&self) -> Result<(Arc<Dialogue>, OpenAnswer), End> {
+    async fn open_stream(&self) -> Result<(Arc<HeldDialogue>, OpenAnswer), End> {
         let deadline = Instant::now() + OPENING;
         let is_legacy = self.endpoint.sync.protocol_version.as_deref().is_some_and(words::is_legacy);
         let dialogue = match is_legacy {
             true => self.dialogue(Party::default(), deadline).await.map_err(|_| End::Broken)?,
-            false => Arc::new(Dialogue::Modern),
+            false => Arc::new(HeldDialogue::modern()),
         };
-        if matches!(&*dialogue, Dialogue::Legacy { announces_changes: false, .. }) {
+        if matches!(**dialogue, Dialogue::Legacy { announces_changes: false, .. }) {
             return Err(End::NotOffered);
         }
         let id = self.engine.0.dialogues.next_id();

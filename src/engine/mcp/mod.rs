@@ -6,6 +6,7 @@
 //! | `round` | a call in rounds: what is carried from one to the next |
 //! | [`session`] | what a client of the earlier era said once, sealed |
 //! | `dialogues` | dialogues with servers of the earlier era: opened once, shared, opened anew |
+//! | `held` | a dialogue that is held, and given back when nobody holds it |
 //! | `deadline` | when a call has to be over; people's time does not count |
 //! | `exchange` | one request to a server, and all that comes before its response |
 //! | `side_stream` | the stream beside a call, on which its client may be asked too |
@@ -21,6 +22,7 @@ pub(in crate::engine) mod changes;
 mod deadline;
 pub(in crate::engine) mod dialogues;
 mod exchange;
+mod held;
 pub(in crate::engine) mod list;
 pub(in crate::engine) mod listener;
 mod reading;

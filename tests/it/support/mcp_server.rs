@@ -144,6 +144,11 @@ impl McpServer {
         lock(&self.state).sessions.clear();
     }
 
+    /// How many sessions it keeps.
+    pub(crate) fn sessions(&self) -> usize {
+        lock(&self.state).sessions.len()
+    }
+
     /// Answers the next request of this method so (`GET` for a stream); answers queue up.
     pub(crate) fn next(&self, method: &str, answer: impl FnOnce(&Received) -> Reply + Send + 'static) {
         lock(&self.state).script.entry(method.to_owned()).or_default().push_back(Box::new(answer));
@@ -325,6 +330,10 @@ fn usual(state: &mut State, announcements: &Arc<Mutex<VecDeque<Vec<u8>>>>, reque
         "tools/call" => {
             state.executed += 1;
             answer(request, &said("done"))
+        }
+        "DELETE" => {
+            state.sessions.remove(request.header("mcp-session-id").unwrap_or_default());
+            Reply::text(200, "")
         }
         "GET" if state.announces => stream(vec![Step::Relay(Arc::clone(announcements))]),
         "GET" => Reply::text(405, ""),
