@@ -8,6 +8,7 @@ mod header_params;
 mod manifest;
 mod members;
 mod pages;
+mod response;
 mod result;
 pub mod rpc;
 pub mod sse;
@@ -17,7 +18,8 @@ pub mod words;
 pub use header_params::{decoded as decoded_header, encoded as encoded_header};
 pub use manifest::decode_tools;
 pub use pages::{MAX_PAGES, Page, Pages, decode_page};
-pub use result::{ToolResult, decode_result, rpc_failure, structured_content};
+pub use response::{CallResponse, cannot_ask, decode_response, rpc_failure};
+pub use result::{ToolResult, decode_result, structured_content};
 pub use wire::{
     Dialogue, Opened, ToolCall, acknowledges_tools, decode_opened, encode_call, encode_cancelled, encode_discover,
     encode_end_session, encode_initialize, encode_initialized, encode_list, encode_listen, encode_response,
@@ -26,10 +28,8 @@ pub use wire::{
 
 use super::{AnswerContext, Call, CallAnswer, InboundAnswer, OutboundRequest};
 use crate::domain::endpoint::EndpointSettings;
-use crate::domain::error_code::ErrorCode;
 use crate::domain::json::JsonText;
 use crate::domain::manifest::{Manifest, SyncFault, SyncReason};
-use crate::domain::run::{RunOutcome, RunStatus};
 
 /// Checks the tools of a server that answers them on one page, as JSON.
 pub fn decode_manifest(settings: &EndpointSettings, body: &[u8]) -> Result<Manifest, SyncFault> {
@@ -61,60 +61,13 @@ pub fn encode_lone_call(settings: &EndpointSettings, call: &Call<'_>) -> Outboun
     encode_call(settings, &Dialogue::Modern, 1, &call)
 }
 
-/// Reads an answer that came whole, as JSON.
+/// Reads an answer that came whole, as JSON, to a call that nobody can be asked about.
 pub fn decode_answer(context: &AnswerContext<'_>, answer: &InboundAnswer) -> CallAnswer {
-    // Whatever else it says, this is about the gateway's credentials.
-    if matches!(answer.status, 401 | 403) {
-        return CallAnswer::Settled(undecodable(context.repeatable, answer.status));
-    }
     let text = std::str::from_utf8(&answer.body).unwrap_or_default();
-    CallAnswer::Settled(match rpc::parse(text) {
-        Some(rpc::Message::Response { answer: Ok(result), .. }) => match decode_result(result) {
-            ToolResult::Complete(outcome) => outcome,
-            ToolResult::InputRequired { .. } => cannot_ask(),
-            ToolResult::Unclear(message) => unclear(context.repeatable, ErrorCode::ProviderProtocolError, message),
-        },
-        Some(rpc::Message::Response { answer: Err(error), .. }) => rpc_failure(error),
-        Some(rpc::Message::Request { .. } | rpc::Message::Notification { .. }) | None => {
-            undecodable(context.repeatable, answer.status)
-        }
+    CallAnswer::Settled(match decode_response(context.repeatable, answer.status, text) {
+        CallResponse::Over(outcome) => outcome,
+        CallResponse::InputRequired { .. } => cannot_ask(),
     })
-}
-
-/// The server asks what nobody can be asked.
-pub fn cannot_ask() -> RunOutcome {
-    let message = "the server asks its caller for more, and this caller cannot be asked";
-    RunOutcome::failed(true, ErrorCode::ProviderProtocolError, message)
-}
-
-/// What an answer means that is no JSON-RPC response: the HTTP status is all there is.
-pub fn undecodable(repeatable: bool, status: u16) -> RunOutcome {
-    match status {
-        401 | 403 => RunOutcome::failed(
-            true,
-            ErrorCode::ProviderAuthFailed,
-            format!("the server refused the gateway's credentials (HTTP {status})"),
-        ),
-        // Whoever answers so has not run the tool.
-        400..500 => {
-            RunOutcome::failed(true, ErrorCode::ProviderProtocolError, format!("the server answered HTTP {status}"))
-        }
-        500.. => unclear(repeatable, ErrorCode::ProviderError, format!("the server answered HTTP {status}")),
-        _ => unclear(
-            repeatable,
-            ErrorCode::ProviderProtocolError,
-            "the server's answer breaks its protocol: it is no JSON-RPC response".to_owned(),
-        ),
-    }
-}
-
-/// Whether the tool ran is not known. One that may be called again has failed; any other may have done something.
-pub fn unclear(repeatable: bool, code: ErrorCode, message: String) -> RunOutcome {
-    if repeatable {
-        RunOutcome::failed(true, code, message)
-    } else {
-        RunOutcome::ended(RunStatus::Uncertain, true, code.as_str())
-    }
 }
 
 /// What the answer to a modern request says about its server's era.

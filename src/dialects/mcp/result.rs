@@ -1,12 +1,10 @@
-//! What a server answers to `tools/call`.
+//! The result of a tool call, as its server says it.
 
 use super::super::checks::{object, present, quoted};
-use super::rpc;
 use crate::domain::error_code::ErrorCode;
 use crate::domain::json::JsonText;
 use crate::domain::run::{RunError, RunOutcome, RunStatus};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
@@ -99,19 +97,4 @@ fn error_text(result: &RawValue) -> String {
         Some(text) => text.chars().take(LONGEST_MESSAGE).collect(),
         None => "the tool reports an error and says no more".to_owned(),
     }
-}
-
-/// What a JSON-RPC error in answer to a call makes of its run. The error itself goes along: to an MCP client it can say
-/// more than to any other.
-pub fn rpc_failure(error: &RawValue) -> RunOutcome {
-    let said = rpc::Error::read(error);
-    let (code, message) = said.map_or((0, String::new()), |error| (error.code, error.message));
-    let told = format!("the server answered with the JSON-RPC error {code}: {}", quoted(&message));
-    let told = json!({ "code": ErrorCode::ProviderError.as_str(), "message": told }).to_string();
-    let whole = [told.trim_end_matches('}'), ",\"rpc_error\":", error.get(), "}"].concat();
-    let error = match JsonText::parse(&whole) {
-        Ok(error) => RunError::Provider(error),
-        Err(_) => RunError::Gateway { code: ErrorCode::ProviderError, message },
-    };
-    RunOutcome { status: RunStatus::Failed, started: true, result: None, error: Some(error), reason: None }
 }

@@ -1,8 +1,7 @@
 //! What a server's response makes of a call.
 
 use super::exchange::Heard;
-use crate::dialects::mcp::rpc::{self, Message};
-use crate::dialects::mcp::{self, ToolResult};
+use crate::dialects::mcp::{self, CallResponse};
 use crate::domain::error_code::ErrorCode;
 use crate::domain::json::JsonText;
 use crate::domain::run::{RunOutcome, RunStatus};
@@ -38,29 +37,13 @@ pub(super) enum Step {
 
 impl Reading {
     pub(super) fn of(&self, heard: &Heard) -> Step {
-        let repeatable = self.tool.is_plain_read();
-        let over = |outcome| Step::Over { outcome, withheld: None };
-        match rpc::parse(&heard.text) {
-            Some(Message::Response { answer: Ok(result), .. }) => match mcp::decode_result(result) {
-                ToolResult::Complete(outcome) => self.checked(outcome),
-                ToolResult::InputRequired { result, .. } if self.hands_on => over(RunOutcome::completed(result)),
-                ToolResult::InputRequired { input_requests, request_state, .. } => {
-                    Step::Asked { questions: input_requests, state: request_state }
-                }
-                ToolResult::Unclear(message) => {
-                    over(mcp::unclear(repeatable, ErrorCode::ProviderProtocolError, message))
-                }
-            },
-            Some(Message::Response { id, answer: Err(error) }) => over(match heard.status {
-                // Whatever else it says, this is about the gateway's credentials.
-                401 | 403 => mcp::undecodable(repeatable, heard.status),
-                status if !repeatable && is_anothers_word(status, id.is_some()) => {
-                    mcp::unclear(repeatable, ErrorCode::ProviderError, format!("the server answered HTTP {status}"))
-                }
-                _ => mcp::rpc_failure(error),
-            }),
-            Some(Message::Request { .. } | Message::Notification { .. }) | None => {
-                over(mcp::undecodable(repeatable, heard.status))
+        match mcp::decode_response(self.tool.is_plain_read(), heard.status, &heard.text) {
+            CallResponse::Over(outcome) => self.checked(outcome),
+            CallResponse::InputRequired { result, .. } if self.hands_on => {
+                Step::Over { outcome: RunOutcome::completed(result), withheld: None }
+            }
+            CallResponse::InputRequired { input_requests, request_state, .. } => {
+                Step::Asked { questions: input_requests, state: request_state }
             }
         }
     }
@@ -95,10 +78,4 @@ impl Reading {
         let first = errors.first()?;
         Some(format!("the result does not satisfy the output schema at \"{}\" ({})", first.pointer, first.keyword))
     }
-}
-
-/// A proxy that gave up waiting, or what is left of a server that broke down, cannot say what the tool has done. A server's
-/// own word names the request.
-const fn is_anothers_word(status: u16, names_the_request: bool) -> bool {
-    matches!(status, 408 | 502..=504) || (status >= 500 && !names_the_request)
 }
