@@ -6,9 +6,9 @@
 use super::answer::{self, failure};
 use super::channel::{Asked, CallChannel, Questioning};
 use super::confirm::{self, Decision};
-use super::members::Members;
 use super::reply::{Fault, Reply};
 use super::request::{Request, object, text};
+use super::round::Round;
 use super::running::{CallKey, Running};
 use super::stream::{self, Going};
 use super::waiting::{self, Asking, CancelledOnDrop, Detached, GivenUpOnDrop};
@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::catalog::{CatalogTool, ShownTo};
 use crate::engine::confirmation::Confirmation;
-use crate::engine::mcp::caller::{McpCaller, McpChannel, is_round_state};
+use crate::engine::mcp::caller::{McpCaller, McpChannel};
 use crate::engine::run::{RunRefusal, RunReply, RunRequest};
 use crate::http::agent::headers;
 use crate::http::auth::key_text;
@@ -32,7 +32,6 @@ use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -191,7 +190,7 @@ fn wanted(
     if let (ShownTo::Modern, Some(mcp)) = (client.era, &tool.spec.mcp) {
         modern::check_arguments(call.headers(), &mcp.header_params, arguments)?;
     }
-    let round = round(request, client)?;
+    let round = Round::of(request, client.era)?;
     if round.decision == Some(Decision::No) && round.token.is_some() {
         return Ok(Wanted::Declined);
     }
@@ -200,7 +199,7 @@ fn wanted(
         Some(Decision::No | Decision::Unclear) | None => None,
     };
     let mut run_request = run_request(call, &tool, arguments, client)?;
-    run_request.idempotency_key = key_of_round(run_request.idempotency_key, &round);
+    run_request.idempotency_key = run_request.idempotency_key.map(|key| round.key_of(key));
     run_request.confirmation = confirmation;
     if tool.spec.mcp.is_some() || round.state.is_some() {
         run_request.mcp = Some(Box::new(McpCaller {
@@ -236,55 +235,6 @@ fn own_session(session: [u8; 16], caller: Option<&str>) -> [u8; 16] {
     let Some(caller) = caller else { return session };
     let hash = Sha256::new().chain_update(session).chain_update(caller).finalize();
     *hash.first_chunk().expect("a hash has 32 bytes")
-}
-
-/// What a client brings from the round before.
-#[derive(Default)]
-struct Round<'a> {
-    /// A confirmation token.
-    token: Option<Cow<'a, str>>,
-    /// The state of a call in rounds.
-    state: Option<String>,
-    /// What the user said to toolgate's own question.
-    decision: Option<Decision>,
-    /// Every other answer, a JSON object.
-    responses: Option<String>,
-}
-
-/// Only the present era has rounds.
-fn round<'a>(request: &Request<'a>, client: &Client) -> Result<Round<'a>, Fault> {
-    if client.era == ShownTo::Legacy {
-        return Ok(Round::default());
-    }
-    let carried = text("requestState", request.params.request_state)?;
-    let responses = object("inputResponses", request.params.input_responses)?;
-    let mut responses = responses.and_then(|responses| Members::of(responses.get()));
-    let decision = responses.as_ref().and_then(|responses| responses.get(confirm::QUESTION)).map(Decision::read);
-    if let Some(responses) = &mut responses {
-        responses.remove(confirm::QUESTION);
-    }
-    let responses = responses.filter(|responses| !responses.is_empty()).map(|responses| responses.to_text());
-    let (state, token) = match carried {
-        Some(carried) if is_round_state(&carried) => (Some(carried.into_owned()), None),
-        carried => (None, carried),
-    };
-    Ok(Round { token, state, decision, responses })
-}
-
-/// Each round of a call is a call of its own to its tool's server, so its key is one of its own too, the same whenever
-/// the same round is repeated. A confirmation begins no round: it makes the very call that was asked for.
-fn key_of_round(key: Option<String>, round: &Round<'_>) -> Option<String> {
-    let key = key?;
-    if round.state.is_none() && round.responses.is_none() {
-        return Some(key);
-    }
-    let mut hash = Sha256::new();
-    for part in [Some(key.as_str()), round.state.as_deref(), round.responses.as_deref()] {
-        let part = part.unwrap_or_default();
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    Some(hex::encode(hash.finalize()))
 }
 
 fn run_request(
@@ -425,23 +375,5 @@ mod tests {
         assert_eq!((of(None), of(Some("ann"))), ([7; 16], of(Some("ann"))));
         assert!(of(Some("ann")) != of(Some("bob")) && of(Some("ann")) != of(None));
         assert_ne!(own_session([8; 16], Some("ann")), of(Some("ann")));
-    }
-
-    #[test]
-    fn each_round_has_a_key_of_its_own() {
-        let key = |state: Option<&str>, responses: Option<&str>| {
-            let round =
-                Round { state: state.map(str::to_owned), responses: responses.map(str::to_owned), ..Round::default() };
-            key_of_round(Some("k".to_owned()), &round).expect("a key")
-        };
-        assert_eq!(key(None, None), "k");
-        assert_eq!(key(Some("r.1"), Some("{}")), key(Some("r.1"), Some("{}")));
-        assert_eq!(key(Some("r.1"), None).len(), 64);
-        let others =
-            [key(Some("r.1"), None), key(Some("r.2"), None), key(None, Some("r.1")), key(Some("r.1"), Some("r"))];
-        for (at, one) in others.iter().enumerate() {
-            assert!(others[at + 1..].iter().all(|other| other != one));
-        }
-        assert_eq!(key_of_round(None, &Round::default()), None);
     }
 }

@@ -29,6 +29,7 @@ mod modern;
 mod origin;
 mod reply;
 mod request;
+mod round;
 mod running;
 mod stream;
 mod tally;
