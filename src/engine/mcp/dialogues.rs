@@ -12,21 +12,21 @@ use crate::domain::ids::EndpointId;
 use crate::domain::json::JsonText;
 use crate::engine::Engine;
 use crate::engine::ports::{TransportError, TransportFault};
-use futures_util::{StreamExt, stream};
+use futures_util::future::join_all;
 use moka::sync::Cache;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
 /// Dialogues kept on this node, and how long an unused one is.
 const MAX_DIALOGUES: u64 = 10_000;
 const KEPT_FOR: Duration = Duration::from_secs(30 * 60);
 
-/// Dialogues that are ended at once when the node stops, and how long that may take in all.
+/// Dialogues that are ended at once, and how long the end of all may take when the node stops.
 const ENDED_AT_ONCE: usize = 64;
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -90,6 +90,8 @@ type Slot = Arc<Mutex<Option<Arc<HeldDialogue>>>>;
 pub(in crate::engine) struct Dialogues {
     slots: Cache<Key, Slot>,
     next_id: AtomicU64,
+    /// The right to end one.
+    pub(super) ending: Arc<Semaphore>,
 }
 
 impl Default for Dialogues {
@@ -97,7 +99,7 @@ impl Default for Dialogues {
         let slots = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR);
         // The cache itself drops what has left it at some later time.
         let slots = slots.eviction_listener(|_, slot: Slot, _| drop(slot.try_lock().map(|mut kept| kept.take())));
-        Self { slots: slots.build(), next_id: AtomicU64::new(1) }
+        Self { slots: slots.build(), next_id: AtomicU64::new(1), ending: Arc::new(Semaphore::new(ENDED_AT_ONCE)) }
     }
 }
 
@@ -126,7 +128,7 @@ impl Engine {
         let slots: Vec<Slot> = self.0.dialogues.slots.iter().map(|(_, slot)| slot).collect();
         // One that is still in use is given back by its user.
         let held = slots.iter().filter_map(|slot| slot.try_lock().ok()?.take().and_then(Arc::into_inner));
-        let all = stream::iter(held).for_each_concurrent(ENDED_AT_ONCE, HeldDialogue::end);
+        let all = join_all(held.map(HeldDialogue::end));
         if tokio::time::timeout(ENDED_WITHIN, all).await.is_err() {
             tracing::debug!("not all sessions could be given back to their MCP servers in time");
         }

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// Time for a server to take a session back.
-const ENDING: Duration = Duration::from_secs(10);
+const ENDING: Duration = Duration::from_secs(5);
 
 /// Longest answer to that, in bytes; nothing in it is read.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
@@ -32,6 +33,8 @@ struct Ending {
     request: OutboundRequest,
     egress: EgressPolicy,
     transport: Arc<dyn Transport>,
+    /// The right to do so: an endpoint with thousands of sessions is not told of all at once.
+    turns: Arc<Semaphore>,
 }
 
 impl HeldDialogue {
@@ -47,6 +50,7 @@ impl HeldDialogue {
             request,
             egress: server.egress.clone(),
             transport: Arc::clone(&server.engine.0.ports.transport),
+            turns: Arc::clone(&server.engine.0.dialogues.ending),
         });
         Self { dialogue, ending, is_forgotten: AtomicBool::new(false) }
     }
@@ -87,6 +91,7 @@ impl Deref for HeldDialogue {
 
 impl Ending {
     async fn send(self) {
+        let Ok(_turn) = self.turns.acquire().await else { return };
         let deadline = Instant::now() + ENDING;
         // It is a courtesy, which a server may refuse (405): whether it arrives changes nothing.
         let _ = self.transport.send(&self.request, &self.egress, MAX_ANSWER_BYTES, deadline).await;
