@@ -19,6 +19,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Running calls may take this long to finish when toolgate stops.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
@@ -149,11 +150,12 @@ impl Gateway {
     /// cut off.
     pub async fn stop(self) -> bool {
         self.engine.begin_stop();
+        let until = Instant::now() + STOP_WITHIN;
         let whole = self.engine.drain(STOP_WITHIN).await;
         for server in self.servers {
             server.stop().await;
         }
-        self.engine.close().await;
+        self.engine.close(until).await;
         whole
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// How often the due table is looked at: well under the shortest time that anything waits for.
 const DUE_EVERY: Duration = Duration::from_millis(250);
@@ -207,9 +208,9 @@ impl Engine {
         tokio::time::timeout(longest, self.0.in_flight.drained()).await.is_ok()
     }
 
-    /// Ends the dialogues with MCP servers and the actors, and closes the store.
-    pub async fn close(&self) {
-        self.end_dialogues().await;
+    /// Ends the dialogues with MCP servers, as far as there is time until then, and the actors, and closes the store.
+    pub async fn close(&self, until: Instant) {
+        self.end_dialogues(until).await;
         self.0.registry.stop();
         self.store().close().await;
     }

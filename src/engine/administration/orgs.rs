@@ -157,7 +157,8 @@ impl Engine {
         if !patch.limits.is_empty() {
             changes.insert("limits".to_owned(), limit_changes_json(&patch.limits));
         }
-        self.edit_org(&By::Operator(by), id, if_match, Value::Object(changes), |org| {
+        let by = By::Operator(by);
+        let edited = self.edit_org(&by, id, if_match, Value::Object(changes), |org| {
             if let Some(name) = &patch.name {
                 org.name.clone_from(name);
             }
@@ -168,8 +169,19 @@ impl Engine {
                 org.state = state;
             }
             apply_limits(&mut org.operator_limits, &patch.limits)
-        })
-        .await
+        });
+        let org = edited.await?;
+        if org.state == OrgState::Suspended {
+            self.let_go_of_servers(id);
+        }
+        Ok(org)
+    }
+
+    /// Holds no dialogue with an organization's servers any more.
+    fn let_go_of_servers(&self, id: OrgId) {
+        if let Some(org) = self.0.registry.live(id) {
+            org.catalog().endpoints().for_each(|endpoint| self.0.dialogues.let_go(endpoint.id));
+        }
     }
 
     /// Deletes an organization with everything it owns; its slug is never given again.
@@ -179,6 +191,7 @@ impl Engine {
         let object = format!("org/{}", org.slug);
         let audit = self.audit(&By::Operator(by), id, "org.delete", object, &json!({}));
         self.store().delete_org(id, self.clock().now(), audit).await?;
+        self.let_go_of_servers(id);
         self.changed(id).await?;
         self.metrics().forget_org(&org.slug);
         Ok(())

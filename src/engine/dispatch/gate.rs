@@ -118,6 +118,11 @@ impl EndpointGate {
 }
 
 impl GatePermit {
+    /// The gate it is for.
+    pub fn gate(&self) -> Arc<EndpointGate> {
+        Arc::clone(&self.gate)
+    }
+
     /// Notes how the call ended; answers whether the breaker is closed when that has just changed. A call that is never
     /// reported does not count.
     pub fn report(&self, now: Duration, healthy: bool) -> Option<bool> {

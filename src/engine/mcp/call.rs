@@ -1,7 +1,8 @@
 //! A tool call to an MCP server, round by round, to its outcome.
 //!
 //! **Invariant:** a call is made again only when the server has said that it did not take it: it knew neither the session
-//! nor the era it was called in. A plain read may also be made again where the server was not reached or not ready.
+//! nor the era it was called in. A plain read may also be made again where the server was not reached or not ready, or
+//! where what it said can be read so. Nothing is sent of a call that was taken back, or to an endpoint that has changed.
 
 use super::Server;
 use super::caller::Questions;
@@ -13,13 +14,14 @@ use super::reading::{Reading, Step};
 use super::round::McpPart;
 use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::{self, Dialogue, ToolCall, words};
+use crate::domain::endpoint::SharedEndpoint;
 use crate::domain::error_code::ErrorCode;
 use crate::domain::json::JsonText;
+use crate::domain::org::OrgState;
 use crate::domain::run::{Attempt, RunOutcome, RunStatus};
 use crate::engine::catalog::CatalogTool;
 use crate::engine::dispatch::way::{fault_code, http_outcome, is_connect_fault};
 use crate::engine::ports::{TransportError, TransportFault};
-use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -33,6 +35,9 @@ const MAX_ROUNDS: usize = 16;
 
 /// A plain read is repeated at most so often.
 const MAX_REPEATS: u32 = 2;
+
+/// Characters of a refusal in which it says what it is about.
+const LONGEST_SENTENCE: usize = 1000;
 
 /// What is called, and how its client takes part.
 #[derive(Clone, Copy)]
@@ -153,9 +158,9 @@ impl Calling<'_> {
         }
     }
 
-    /// Whether the client has taken its call back before anything was sent of it.
-    fn is_taken_back(&self) -> bool {
-        self.part.is_some_and(|part| part.caller.channel.cancelled().now_or_never().is_some())
+    /// Whether nothing more is to be sent of the call.
+    fn is_withdrawn(&self) -> bool {
+        self.part.is_some_and(|part| part.caller.channel.is_withdrawn())
     }
 
     /// A server of the earlier era asks while the call goes on: only a client that is there can answer.
@@ -177,7 +182,7 @@ impl Calling<'_> {
     fn next_after(&self, dialogue: &Dialogue, heard: &Result<Heard, Unheard>, reopened: bool) -> Next {
         let plain_read = self.tool.is_plain_read();
         match heard {
-            Ok(heard) if !reopened && is_not_taken(heard) => match dialogue {
+            Ok(heard) if !reopened && is_not_taken(heard, dialogue, plain_read) => match dialogue {
                 Dialogue::Modern => Next::EarlierEra,
                 Dialogue::Legacy { .. } => Next::Reopen,
             },
@@ -197,7 +202,8 @@ impl Server<'_> {
         calling: Calling<'_>,
         attempts: &mut Vec<Attempt>,
     ) -> Result<Called, Lost> {
-        if calling.is_taken_back() {
+        if calling.is_withdrawn() {
+            // Not even a session is opened for it.
             return Err(OpeningFault::Cancelled.into());
         }
         let deadline = &Deadline::at(Instant::now() + calling.tool.timeout);
@@ -245,8 +251,21 @@ impl Server<'_> {
         };
         let (mut reopened, mut repeats) = (false, 0);
         loop {
+            if calling.is_withdrawn() {
+                return Err(OpeningFault::Cancelled.into());
+            }
             let heard = self.send_once(calling, round, &dialogue, deadline, attempts).await;
-            match calling.next_after(&dialogue, &heard, reopened) {
+            let next = calling.next_after(&dialogue, &heard, reopened);
+            if let (Dialogue::Legacy { .. }, Ok(heard)) = (&**dialogue, &heard)
+                && doubts_the_session(heard)
+            {
+                self.forget(party, &dialogue, heard.status, deadline.instant()).await;
+            }
+            // What was taken away meanwhile is not called again.
+            if !matches!(next, Next::Done) && !self.still_stands() {
+                return heard.map_err(Lost::from);
+            }
+            match next {
                 Next::Done => return heard.map_err(Lost::from),
                 Next::Repeat => {
                     repeats += 1;
@@ -256,7 +275,7 @@ impl Server<'_> {
                 }
                 Next::Reopen => {
                     reopened = true;
-                    self.forget(party, &dialogue).await;
+                    self.forget(party, &dialogue, 400, deadline.instant()).await;
                     dialogue = self.open_or_modern(party, deadline.instant()).await?;
                 }
                 Next::EarlierEra => {
@@ -271,6 +290,14 @@ impl Server<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the endpoint is as it was when the call began, and may still be called.
+    fn still_stands(&self) -> bool {
+        let Some(org) = self.engine.0.registry.live(self.endpoint.org_id) else { return false };
+        let catalog = org.catalog();
+        let is_same = |now: &SharedEndpoint| now.version == self.endpoint.version && now.settings.enabled;
+        catalog.org.state == OrgState::Active && catalog.endpoint(self.endpoint.id).is_some_and(is_same)
     }
 
     /// The dialogue of the earlier era; of the present one when the server has left the earlier one behind.
@@ -307,8 +334,10 @@ impl Server<'_> {
             request.headers.push((Cow::Borrowed("traceparent"), traceparent.to_owned()));
         }
         let (at, begun) = (self.engine.clock().now(), Instant::now());
-        let listening = Listening { dialogue, id, deadline, part: calling.part, hears_changes: true, opens: false };
-        let heard = if calling.party().abilities.are_any() && dialogue.session_id().is_some() {
+        let is_attended = calling.party().abilities.are_any() && dialogue.session_id().is_some();
+        let part = calling.part;
+        let listening = Listening { dialogue, id, deadline, part, hears_changes: true, opens: false, is_attended };
+        let heard = if is_attended {
             Box::pin(self.ask_attending(&request, &listening)).await
         } else {
             self.ask(&request, &listening).await
@@ -355,33 +384,54 @@ impl Server<'_> {
     }
 }
 
-/// The server says that it did not take the call: it has forgotten the session, or knows nothing of the era. A refusal
-/// that is about the call itself stands.
-fn is_not_taken(heard: &Heard) -> bool {
-    let code = match rpc::parse(&heard.text) {
-        Some(Message::Response { answer: Err(error), .. }) => rpc::Error::read(error).map(|error| error.code),
+/// The server says that it did not take the call: it knows nothing of the session, or of the era. What it says of the call
+/// itself, by its id, stands.
+///
+/// Of a call that may have done something nothing less than such a word counts: the status that the protocol has for a
+/// session that is gone, a code that no server gives that has looked at the call, or a sentence about sessions. Some
+/// servers have no better one: those of the official SDKs say "Bad Request: No valid session ID provided" with 400.
+fn is_not_taken(heard: &Heard, dialogue: &Dialogue, plain_read: bool) -> bool {
+    let (code, names_the_call) = match rpc::parse(&heard.text) {
+        Some(Message::Response { id, answer: Err(error) }) => {
+            (rpc::Error::read(error).map(|error| error.code), id.is_some())
+        }
         Some(Message::Response { answer: Ok(_), .. }) => return false,
-        Some(Message::Request { .. } | Message::Notification { .. }) | None => None,
+        Some(Message::Request { .. } | Message::Notification { .. }) | None => (None, false),
     };
-    match (heard.status, code) {
-        (400 | 404 | 405 | 406 | 415, None) => true,
+    let is_of_the_protocol = code.is_some_and(is_of_the_protocol);
+    match heard.status {
+        400 | 404 | 405 | 406 | 415 if is_of_the_protocol => true,
+        400 | 404 | 405 | 406 | 415 if plain_read => code.is_none_or(is_about_the_dialogue),
+        404 if dialogue.session_id().is_some() => !names_the_call || speaks_of_the_dialogue(heard),
+        400 | 404 => !names_the_call && speaks_of_the_dialogue(heard),
+        405 | 406 | 415 => !names_the_call,
         // An error that came with success may be the tool's own word, and one in time (408) a proxy's: that it ran is not
         // to be excluded.
-        (400 | 404 | 405 | 406 | 415, Some(code)) => is_about_the_dialogue(code),
         _ => false,
     }
 }
 
-/// Codes that implementations chose for themselves before the protocol had any, those of no request at all, and those of
-/// a server that wants to be spoken with otherwise.
+/// Codes with which a server refuses to look at a call.
+const fn is_of_the_protocol(code: i64) -> bool {
+    matches!(code, words::METHOD_NOT_FOUND | words::UNSUPPORTED_VERSION | words::HEADER_MISMATCH)
+}
+
+/// Codes that implementations chose for themselves before the protocol had any, and the one of no request at all.
 const fn is_about_the_dialogue(code: i64) -> bool {
-    matches!(
-        code,
-        -32019
-            ..=-32000
-                | words::METHOD_NOT_FOUND
-                | words::INVALID_REQUEST
-                | words::UNSUPPORTED_VERSION
-                | words::HEADER_MISMATCH
-    )
+    matches!(code, -32019..=-32000 | words::INVALID_REQUEST)
+}
+
+fn speaks_of_the_dialogue(heard: &Heard) -> bool {
+    let said = if heard.stray.is_empty() { &heard.text } else { &heard.stray };
+    let said: String = said.chars().take(LONGEST_SENTENCE).collect::<String>().to_ascii_lowercase();
+    ["session", "initializ", "protocol version", "protocol-version"].iter().any(|word| said.contains(word))
+}
+
+/// Whether the session is still known is not: a server that is not asked about it again is spoken with in another one.
+fn doubts_the_session(heard: &Heard) -> bool {
+    match rpc::parse(&heard.text) {
+        Some(Message::Response { id, answer: Err(_) }) => heard.status == 404 || (heard.status == 400 && id.is_none()),
+        Some(_) => false,
+        None => matches!(heard.status, 400 | 404),
+    }
 }

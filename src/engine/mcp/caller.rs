@@ -55,6 +55,9 @@ pub trait McpChannel: Send + Sync {
 
     /// Returns when the client takes its call back.
     async fn cancelled(&self);
+
+    /// Whether the client wants nothing sent any more that was not sent yet: it took its call back, or has left.
+    fn is_withdrawn(&self) -> bool;
 }
 
 impl fmt::Debug for dyn McpChannel {

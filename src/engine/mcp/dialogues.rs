@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// Dialogues kept on this node, and how long an unused one is.
 const MAX_DIALOGUES: u64 = 10_000;
 const KEPT_FOR: Duration = Duration::from_secs(30 * 60);
 
-/// Dialogues that are ended at once, and how long the end of all may take when the node stops.
-const ENDED_AT_ONCE: usize = 64;
+/// Dialogues of one endpoint that are ended at once, and how long the end of all may take when the node stops.
+const ENDED_AT_ONCE: usize = 16;
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a client can do that a server may ask of it, as far as toolgate hands questions on.
@@ -90,8 +90,8 @@ type Slot = Arc<Mutex<Option<Arc<HeldDialogue>>>>;
 pub(in crate::engine) struct Dialogues {
     slots: Cache<Key, Slot>,
     next_id: AtomicU64,
-    /// The right to end one.
-    pub(super) ending: Arc<Semaphore>,
+    /// The right to end one, for each endpoint: whoever does not take its own back holds up no other's.
+    endings: Cache<EndpointId, Arc<Semaphore>>,
 }
 
 impl Default for Dialogues {
@@ -99,7 +99,8 @@ impl Default for Dialogues {
         let slots = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR);
         // The cache itself drops what has left it at some later time.
         let slots = slots.eviction_listener(|_, slot: Slot, _| drop(slot.try_lock().map(|mut kept| kept.take())));
-        Self { slots: slots.build(), next_id: AtomicU64::new(1), ending: Arc::new(Semaphore::new(ENDED_AT_ONCE)) }
+        let endings = Cache::builder().max_capacity(MAX_DIALOGUES).time_to_idle(KEPT_FOR).build();
+        Self { slots: slots.build(), next_id: AtomicU64::new(1), endings }
     }
 }
 
@@ -107,6 +108,11 @@ impl Dialogues {
     /// An id for a request that no other request of this node has.
     pub(super) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The right to end dialogues with an endpoint.
+    pub(super) fn endings(&self, endpoint: EndpointId) -> Arc<Semaphore> {
+        self.endings.get_with(endpoint, || Arc::new(Semaphore::new(ENDED_AT_ONCE)))
     }
 
     /// Lets go of those that were unused for too long.
@@ -123,13 +129,13 @@ impl Dialogues {
 }
 
 impl Engine {
-    /// Ends all dialogues, as far as their servers let it in a short time.
-    pub(in crate::engine) async fn end_dialogues(&self) {
+    /// Ends all dialogues, as far as their servers let it until then, and in a short time.
+    pub(in crate::engine) async fn end_dialogues(&self, until: Instant) {
         let slots: Vec<Slot> = self.0.dialogues.slots.iter().map(|(_, slot)| slot).collect();
         // One that is still in use is given back by its user.
         let held = slots.iter().filter_map(|slot| slot.try_lock().ok()?.take().and_then(Arc::into_inner));
         let all = join_all(held.map(HeldDialogue::end));
-        if tokio::time::timeout(ENDED_WITHIN, all).await.is_err() {
+        if timeout_at(until.min(Instant::now() + ENDED_WITHIN), all).await.is_err() {
             tracing::debug!("not all sessions could be given back to their MCP servers in time");
         }
     }
@@ -156,7 +162,7 @@ impl Server<'_> {
         let key = (self.endpoint.id, self.endpoint.version, party);
         let slot = self.engine.0.dialogues.slots.get_with(key, Slot::default);
         let late = || OpeningFault::Failed(TransportError { kind: TransportFault::Timeout, bytes_sent: false });
-        let mut kept = tokio::time::timeout_at(deadline, slot.lock()).await.map_err(|_| late())?;
+        let mut kept = timeout_at(deadline, slot.lock()).await.map_err(|_| late())?;
         if let Some(dialogue) = &*kept {
             return Ok(Arc::clone(dialogue));
         }
@@ -165,12 +171,15 @@ impl Server<'_> {
         Ok(dialogue)
     }
 
-    /// The server does not know this session any more.
-    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<HeldDialogue>) {
-        dialogue.is_forgotten();
+    /// Opens another session next time. One that the server does not know any more (404) is not given back.
+    pub(super) async fn forget(&self, party: Party, dialogue: &Arc<HeldDialogue>, status: u16, deadline: Instant) {
+        if status == 404 {
+            dialogue.is_forgotten();
+        }
         let key = (self.endpoint.id, self.endpoint.version, party);
         let Some(slot) = self.engine.0.dialogues.slots.get(&key) else { return };
-        let mut kept = slot.lock().await;
+        // Whoever holds it for long is opening the next one.
+        let Ok(mut kept) = timeout_at(deadline, slot.lock()).await else { return };
         // Another call may have opened the next one already.
         if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, dialogue)) {
             *kept = None;
@@ -189,7 +198,15 @@ impl Server<'_> {
             session_id: None,
             announces_changes: false,
         };
-        let listening = Listening { dialogue: &before, id, deadline, part: None, hears_changes: false, opens: true };
+        let listening = Listening {
+            dialogue: &before,
+            id,
+            deadline,
+            part: None,
+            hears_changes: false,
+            opens: true,
+            is_attended: false,
+        };
         let heard = self.ask(&request, &listening).await.map_err(opening_fault)?;
         let result = match rpc::parse(&heard.text) {
             Some(Message::Response { answer: Ok(result), .. }) if heard.status == 200 => result,
@@ -198,9 +215,16 @@ impl Server<'_> {
             }
             Some(_) | None => return Err(OpeningFault::Status(heard.status)),
         };
-        let Opened { version, announces_changes } = mcp::decode_opened(result).ok_or(OpeningFault::Version)?;
+        let opened = mcp::decode_opened(result);
+        let spoken = opened.is_some();
+        let Opened { version, announces_changes } = opened
+            .unwrap_or_else(|| Opened { version: words::LEGACY_VERSIONS[0].to_owned(), announces_changes: false });
         let dialogue = Dialogue::Legacy { version, session_id: heard.session_id, announces_changes };
+        // Whatever becomes of it, the server has opened a session.
         let dialogue = HeldDialogue::opened(dialogue, self);
+        if !spoken {
+            return Err(OpeningFault::Version);
+        }
         let opened = mcp::encode_initialized(settings, &dialogue);
         // Nothing is said in answer that counts: some servers answer with a stream, and say nothing on it.
         let status = self.tell(&opened, until).await.map_err(OpeningFault::Failed)?;

@@ -1,6 +1,7 @@
 //! One request to an MCP server, and all that comes before its response: progress, announcements, and questions.
 
 use super::Server;
+use super::asked::Asked;
 use super::caller::McpChannel;
 use super::deadline::Deadline;
 use super::round::McpPart;
@@ -9,9 +10,11 @@ use crate::dialects::mcp::rpc::{self, Message};
 use crate::dialects::mcp::sse::{SseFault, SseReader};
 use crate::dialects::mcp::{self, Dialogue, words};
 use crate::domain::json::JsonText;
+use crate::engine::dispatch::gate::{EndpointGate, GatePermit, GateRefusal};
 use crate::engine::ports::{AnswerBody, OpenAnswer, TransportError, TransportFault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -39,6 +42,8 @@ pub(super) struct Heard {
     pub(super) session_id: Option<String>,
     /// The response, or whatever stood in its place; a JSON-RPC message when all is well.
     pub(super) text: String,
+    /// What came instead, and answers somebody else by its id.
+    pub(super) stray: String,
 }
 
 /// Why a request brought nothing.
@@ -68,6 +73,8 @@ pub(super) struct Listening<'a> {
     pub(super) hears_changes: bool,
     /// The request is the one that opens a dialogue.
     pub(super) opens: bool,
+    /// People may be asked before the answer begins, on the stream beside it.
+    pub(super) is_attended: bool,
 }
 
 impl<'a> Listening<'a> {
@@ -87,8 +94,7 @@ impl<'a> Listening<'a> {
 impl Server<'_> {
     /// Sends a request and listens to its answer until the response is there.
     pub(super) async fn ask(&self, request: &OutboundRequest, listening: &Listening<'_>) -> Result<Heard, Unheard> {
-        let transport = &self.engine.0.ports.transport;
-        let opening = transport.open(request, self.egress, listening.deadline.instant());
+        let opening = self.open_in_time(request, listening);
         let answer = match listening.channel() {
             None => opening.await,
             Some(channel) => tokio::select! {
@@ -112,9 +118,27 @@ impl Server<'_> {
             let is_anothers = |message: Message<'_>| {
                 matches!(message, Message::Response { .. }) && !message.is_answer_to(listening.id)
             };
-            if rpc::parse(&text).is_some_and(is_anothers) { String::new() } else { text }
+            if rpc::parse(&text).is_some_and(is_anothers) {
+                return Ok(Heard { status, session_id, text: String::new(), stray: text });
+            }
+            text
         };
-        Ok(Heard { status, session_id, text })
+        Ok(Heard { status, session_id, text, stray: String::new() })
+    }
+
+    async fn open_in_time(
+        &self,
+        request: &OutboundRequest,
+        listening: &Listening<'_>,
+    ) -> Result<OpenAnswer, TransportError> {
+        let (transport, deadline) = (&self.engine.0.ports.transport, listening.deadline);
+        if !listening.is_attended {
+            return transport.open(request, self.egress, deadline.instant()).await;
+        }
+        tokio::select! {
+            opened = transport.open(request, self.egress, Instant::now() + LONGEST_PAUSE) => opened,
+            () = deadline.passed() => Err(TransportError { kind: TransportFault::Timeout, bytes_sent: true }),
+        }
     }
 
     /// Sends a notification; answers the HTTP status.
@@ -158,10 +182,11 @@ impl Server<'_> {
     async fn listen(&self, mut body: Box<dyn AnswerBody>, listening: &Listening<'_>) -> Result<String, Unheard> {
         let mut read = 0;
         let mut resume = Resume::default();
+        let mut asked = Asked::default();
         loop {
             let mut events = SseReader::new(self.max_answer_bytes);
             loop {
-                let chunk = match self.next_chunk(&mut *body, listening).await {
+                let chunk = match asked.meanwhile(self.next_chunk(&mut *body, listening)).await {
                     Ok(Some(chunk)) => chunk,
                     Ok(None) | Err(Unheard::Failed(TransportError { kind: TransportFault::Reset, .. })) => break,
                     Err(fault) => return Err(fault),
@@ -173,11 +198,12 @@ impl Server<'_> {
                 let fault = events.push(&chunk).err();
                 for event in events.by_ref() {
                     resume.note(event.id, event.retry_ms);
-                    if self.take(&event.data, listening).await {
+                    if self.take(&event.data, listening, &mut asked) {
                         // Read to its end, its connection can be used again.
                         let _ = timeout(END_OF_STREAM, body.chunk()).await;
                         return Ok(event.data);
                     }
+                    asked.room().await;
                 }
                 match fault {
                     None => {}
@@ -186,7 +212,7 @@ impl Server<'_> {
                 }
             }
             drop(body);
-            body = self.resume(&resume, listening).await?;
+            body = asked.meanwhile(self.resume(&resume, listening)).await?;
         }
     }
 
@@ -210,28 +236,30 @@ impl Server<'_> {
     }
 
     /// Takes one message of a stream; true when it is the response.
-    pub(super) async fn take(&self, text: &str, listening: &Listening<'_>) -> bool {
+    pub(super) fn take<'a>(&'a self, text: &str, listening: &'a Listening<'_>, asked: &mut Asked<'a>) -> bool {
         match rpc::parse(text) {
-            Some(response @ Message::Response { .. }) => response.is_answer_to(listening.id),
-            Some(Message::Notification { method, params }) => {
-                match (&*method, params) {
-                    ("notifications/progress", Some(params)) => tell_progress(listening, params),
-                    ("notifications/tools/list_changed", _) if listening.hears_changes => {
-                        self.engine.tools_changed(self.endpoint);
-                    }
-                    _ => {}
+            Some(response @ Message::Response { .. }) => return response.is_answer_to(listening.id),
+            Some(Message::Notification { method, params }) => match (&*method, params) {
+                ("notifications/progress", Some(params)) => tell_progress(listening, params),
+                ("notifications/tools/list_changed", _) if listening.hears_changes => {
+                    self.engine.tools_changed(self.endpoint);
                 }
-                false
+                ("notifications/cancelled", Some(params)) => asked.take_back(params),
+                _ => {}
+            },
+            // In the present era a server asks by its result, and there is no way to answer anything else.
+            Some(Message::Request { id, method, params }) if matches!(listening.dialogue, Dialogue::Legacy { .. }) => {
+                let (id, method) = (JsonText::from(id.to_owned()), method.into_owned());
+                let params = params.map(|params| JsonText::from(params.to_owned()));
+                let has_room = asked.has_room_for_people();
+                asked.add(id.as_str().to_owned(), async move {
+                    let part = listening.part.filter(|part| has_room && part.may_be_asked(&method));
+                    self.answer(&id, &method, params, part, listening).await;
+                });
             }
-            Some(Message::Request { id, method, params }) => {
-                // In the present era a server asks by its result, and there is no way to answer anything else.
-                if let Dialogue::Legacy { .. } = listening.dialogue {
-                    self.answer(id, &method, params, listening).await;
-                }
-                false
-            }
-            None => false,
+            Some(Message::Request { .. }) | None => {}
         }
+        false
     }
 
     /// Puts a server's question to the client. Meanwhile the call's clock stands still and its place at the endpoint is
@@ -243,32 +271,62 @@ impl Server<'_> {
         method: &str,
         params: &JsonText,
     ) -> Option<Result<JsonText, JsonText>> {
-        let _paused = deadline.pause();
-        drop(part.take_place());
-        tokio::select! {
+        let paused = deadline.pause();
+        let place = part.take_place();
+        let gate = place.as_ref().map(GatePermit::gate);
+        drop(place);
+        let answer = tokio::select! {
             answer = part.caller.channel.ask(method, params) => answer,
             () = self.engine.0.in_flight.stopped() => None,
+        };
+        drop(paused);
+        if let Some(gate) = gate {
+            part.keep(self.place_again(&gate, deadline).await);
+        }
+        answer
+    }
+
+    /// A place for a call that goes on after its questions; without one, the server hears of the answer no sooner.
+    async fn place_again(&self, gate: &Arc<EndpointGate>, deadline: &Deadline) -> Option<GatePermit> {
+        let entering = async {
+            loop {
+                match gate.enter(self.engine.clock().monotonic()).await {
+                    Ok(permit) => return Some(permit),
+                    Err(GateRefusal::Full { .. }) => tokio::time::sleep(SHORTEST_PAUSE).await,
+                    // The server has the call already.
+                    Err(GateRefusal::BreakerOpen { .. }) => return None,
+                }
+            }
+        };
+        tokio::select! {
+            place = entering => place,
+            () = deadline.passed() => None,
         }
     }
 
-    /// Answers what a server of the earlier era asks during a call: the agent's client does where it can be asked.
-    async fn answer(&self, id: &RawValue, method: &str, params: Option<&RawValue>, listening: &Listening<'_>) {
-        let nothing = JsonText::empty_object();
+    /// Answers what a server of the earlier era asks during a call: the agent's client does, if there is one to be asked.
+    pub(super) async fn answer(
+        &self,
+        id: &JsonText,
+        method: &str,
+        params: Option<JsonText>,
+        part: Option<&McpPart>,
+        listening: &Listening<'_>,
+    ) {
         let refused = || {
             let error = serde_json::json!({ "code": words::METHOD_NOT_FOUND, "message": "the client cannot be asked" });
             Err(JsonText::of(&error))
         };
-        let part = listening.part.filter(|part| part.may_be_asked(method));
         let answer = match (method, part) {
-            ("ping", _) => Ok(nothing),
+            ("ping", _) => Ok(JsonText::empty_object()),
             (_, Some(part)) => {
-                let params = params.map_or(nothing, |params| JsonText::from(params.to_owned()));
+                let params = params.unwrap_or_else(JsonText::empty_object);
                 self.put_to_client(part, listening.deadline, method, &params).await.unwrap_or_else(refused)
             }
             (_, None) => refused(),
         };
         let answer = answer.as_ref().map(JsonText::raw).map_err(JsonText::raw);
-        let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id, answer);
+        let reply = mcp::encode_response(&self.endpoint.settings, listening.dialogue, id.raw(), answer);
         // A server that does not take its answers in holds nobody up for longer than its call may take.
         let deadline = listening.deadline.instant().min(Instant::now() + REPLY_TIMEOUT);
         let sent = self.engine.0.ports.transport.send(&reply, self.egress, self.max_answer_bytes, deadline).await;

@@ -50,7 +50,7 @@ impl HeldDialogue {
             request,
             egress: server.egress.clone(),
             transport: Arc::clone(&server.engine.0.ports.transport),
-            turns: Arc::clone(&server.engine.0.dialogues.ending),
+            turns: server.engine.0.dialogues.endings(server.endpoint.id),
         });
         Self { dialogue, ending, is_forgotten: AtomicBool::new(false) }
     }

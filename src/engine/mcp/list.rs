@@ -108,9 +108,12 @@ impl Server<'_> {
         let mut dialogue = self.dialogue(nobody, deadline).await?;
         let mut first = self.list_page(&dialogue, None, deadline).await?;
         if matches!(first.status, 400 | 404) {
-            self.forget(nobody, &dialogue).await;
+            self.forget(nobody, &dialogue, first.status, deadline).await;
             dialogue = self.dialogue(nobody, deadline).await?;
             first = self.list_page(&dialogue, None, deadline).await?;
+            if matches!(first.status, 400 | 404) {
+                self.forget(nobody, &dialogue, first.status, deadline).await;
+            }
         }
         self.follow(&dialogue, first, deadline).await
     }
@@ -152,6 +155,10 @@ impl Server<'_> {
         let id = self.engine.0.dialogues.next_id();
         let request = mcp::encode_list(&self.endpoint.settings, dialogue, id, cursor);
         let deadline = &Deadline::at(deadline);
-        self.ask(&request, &Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false }).await
+        self.ask(
+            &request,
+            &Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false, is_attended: false },
+        )
+        .await
     }
 }

@@ -4,6 +4,7 @@
 //! What is announced while nobody listens is found by the next sync; nothing hangs on a stream.
 
 use super::Server;
+use super::asked::Asked;
 use super::deadline::Deadline;
 use super::dialogues::Party;
 use super::exchange::{Listening, is_event_stream};
@@ -205,8 +206,11 @@ impl Server<'_> {
     async fn answer_alone(&self, dialogue: &Dialogue, message: &str) {
         let deadline = &Deadline::at(Instant::now() + OPENING);
         let id = self.engine.0.dialogues.next_id();
-        let listening = Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false };
-        self.take(message, &listening).await;
+        let listening =
+            Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false, is_attended: false };
+        let mut asked = Asked::default();
+        self.take(message, &listening, &mut asked);
+        asked.all().await;
     }
 
     async fn open_stream(&self) -> Result<(Arc<HeldDialogue>, OpenAnswer), End> {
@@ -225,11 +229,13 @@ impl Server<'_> {
         let answer = opened.map_err(|_| End::Broken)?;
         match answer.status {
             200 if is_event_stream(&answer) => Ok((dialogue, answer)),
-            400 | 404 if is_legacy => {
+            404 if is_legacy => {
                 // The session is gone; the next stream opens a new one.
-                self.forget(Party::default(), &dialogue).await;
+                self.forget(Party::default(), &dialogue, 404, deadline).await;
                 Err(End::Broken)
             }
+            // Whether it is the session that is wrong, the next call or sync finds out.
+            400 if is_legacy => Err(End::Broken),
             429 | 500.. => Err(End::Broken),
             // A modern server that offers none answers with an error, as JSON.
             _ => Err(End::NotOffered),

@@ -9,6 +9,7 @@
 //! | `held` | a dialogue that is held, and given back when nobody holds it |
 //! | `deadline` | when a call has to be over; people's time does not count |
 //! | `exchange` | one request to a server, and all that comes before its response |
+//! | `asked` | what a server asks meanwhile, answered beside the call |
 //! | `side_stream` | the stream beside a call, on which its client may be asked too |
 //! | `call` | a tool call, round by round, to its outcome |
 //! | `reading` | what a response makes of a call |
@@ -16,6 +17,7 @@
 //! | `listener` | streams on which servers announce changes |
 //! | `list` | all pages of a server's tools |
 
+mod asked;
 pub(in crate::engine) mod call;
 pub mod caller;
 pub(in crate::engine) mod changes;

@@ -3,6 +3,7 @@
 //! It is opened for calls whose client can be asked, in a session that is that client's alone.
 
 use super::Server;
+use super::asked::Asked;
 use super::exchange::{Heard, Listening, Unheard, is_event_stream};
 use crate::dialects::OutboundRequest;
 use crate::dialects::mcp::{self, sse::SseReader};
@@ -48,15 +49,19 @@ impl Server<'_> {
         // Whoever waits for it may have gone on without.
         let _ = opened.send(());
         let mut events = SseReader::new(self.max_answer_bytes);
-        while let Ok(Some(chunk)) = answer.body.chunk().await {
+        let mut asked = Asked::default();
+        while let Ok(Some(chunk)) = asked.meanwhile(answer.body.chunk()).await {
             let fault = events.push(&chunk).err();
             for event in events.by_ref() {
                 // No response to the call comes here.
-                self.take(&event.data, listening).await;
+                self.take(&event.data, listening, &mut asked);
+                asked.room().await;
             }
             if fault.is_some() {
-                return;
+                break;
             }
         }
+        // What was asked is answered without it.
+        asked.all().await;
     }
 }

@@ -11,7 +11,7 @@ use super::request::{Request, object, text};
 use super::round::Round;
 use super::running::{CallKey, Running};
 use super::stream::{self, Going};
-use super::waiting::{self, Asking, CancelledOnDrop, Detached, GivenUpOnDrop};
+use super::waiting::{self, Asking, Detached, GivenUpOnDrop, LeftOnDrop};
 use super::{Client, McpState, get_run, item, modern, tasks};
 use crate::domain::json::JsonText;
 use crate::domain::risk::Risk;
@@ -73,10 +73,11 @@ pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, clie
     };
     let channel = CallChannel::new(token, questioning(call, client));
     let until = Instant::now() + LONGEST_WAIT;
-    let mut only_reads = false;
+    let (mut only_reads, mut is_keyed) = (false, false);
     let going = match wanted(call, request, client, &channel, until) {
         Ok(Wanted::Run(made)) => {
             only_reads = made.0.tool.is_plain_read();
+            is_keyed = made.1.idempotency_key.is_some();
             made.0.make(made.1).boxed()
         }
         Ok(Wanted::Look(arguments)) => {
@@ -88,10 +89,10 @@ pub(super) async fn answer(call: &Call<AgentAccess>, request: &Request<'_>, clie
         Err(fault) => return client.fit(Reply::Fault(fault)).respond(request.id),
     };
     let going: Going = match client.era {
-        // What only reads is cut off at its server too. Of anything else the outcome has to be known once it was sent.
-        ShownTo::Modern if !only_reads => async move { Some(going.await) }.boxed(),
+        // Its client may come back with the key, and others may wait for it too.
+        ShownTo::Modern if is_keyed && !only_reads => async move { Some(going.await) }.boxed(),
         ShownTo::Modern => {
-            let lost = CancelledOnDrop::new(&channel);
+            let lost = LeftOnDrop::new(&channel, only_reads);
             let going = async move {
                 let reply = going.await;
                 lost.done();
@@ -286,7 +287,8 @@ impl ToolCall {
                 }
                 Decision::No => return declined(self.era),
                 Decision::Unclear => {
-                    return failure(self.era, "The user did not confirm this call in time; nothing was done.");
+                    let text = "The user could not be asked, or did not confirm this call in time; nothing was done.";
+                    return failure(self.era, text);
                 }
             }
         }

@@ -52,12 +52,20 @@ impl OpenQuestions {
     }
 }
 
-/// A question is not open any more when nobody waits for its answer.
-struct Open<'a>(&'a OpenQuestions, &'a str);
+/// A question is not open any more when nobody waits for its answer, and its client need not go on asking.
+struct Open<'a> {
+    channel: &'a CallChannel,
+    questions: &'a OpenQuestions,
+    id: &'a str,
+}
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.by_id.remove(self.1);
+        if self.questions.by_id.remove(self.id).is_some() {
+            let params =
+                format!(r#"{{"requestId":{},"reason":"nobody waits for the answer any more"}}"#, quoted(self.id));
+            self.channel.push(notification("notifications/cancelled", &params), false);
+        }
     }
 }
 
@@ -79,9 +87,11 @@ pub(super) struct CallChannel {
     news: Notify,
     is_cancelled: AtomicBool,
     cancelled: Notify,
+    is_withdrawn: AtomicBool,
     is_replay: AtomicBool,
     /// Nobody reads along, or a question went without an answer: no other is put.
     is_deaf: AtomicBool,
+    hung_up: Notify,
     thinking: Mutex<Thinking>,
 }
 
@@ -109,8 +119,10 @@ impl CallChannel {
             news: Notify::new(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
+            is_withdrawn: AtomicBool::new(false),
             is_replay: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
+            hung_up: Notify::new(),
             thinking: Mutex::default(),
         })
     }
@@ -130,15 +142,26 @@ impl CallChannel {
         self.is_replay.load(Ordering::Relaxed)
     }
 
+    /// The client has left: what was sent of its call goes on, and nothing else is sent.
+    pub(super) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::SeqCst);
+    }
+
     /// The client does not want its call any more.
     pub(super) fn cancel(&self) {
+        self.withdraw();
         self.is_cancelled.store(true, Ordering::SeqCst);
         self.cancelled.notify_waiters();
     }
 
-    /// Nobody reads along any more: what is asked from now on would be asked of nobody.
+    /// Nobody reads along any more: whatever is asked is asked of nobody.
     pub(super) fn hang_up(&self) {
         self.is_deaf.store(true, Ordering::SeqCst);
+        self.hung_up.notify_waiters();
+    }
+
+    async fn is_hung_up(&self) {
+        until(&self.is_deaf, &self.hung_up).await;
     }
 
     /// How long people have taken to answer so far: their time is not that of the call.
@@ -216,6 +239,17 @@ impl Drop for Thought<'_> {
     }
 }
 
+/// Returns when this is so; whoever makes it so tells the waiters.
+async fn until(is_so: &AtomicBool, told: &Notify) {
+    loop {
+        let told = told.notified();
+        if is_so.load(Ordering::SeqCst) {
+            return;
+        }
+        told.await;
+    }
+}
+
 /// A notification.
 pub(super) fn notification(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
@@ -238,13 +272,14 @@ impl McpChannel for CallChannel {
         let id = (questioning.new_id)();
         let (waiting, answer) = oneshot::channel();
         questions.by_id.insert(id.clone(), (questioning.asked, waiting));
-        let _open = Open(questions, &id);
+        let _open = Open { channel: self, questions, id: &id };
         let (id, method) = (quoted(&id), quoted(method));
         let question = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{}}}"#, params.as_str());
         self.push(question, false);
         tokio::select! {
             answer = answer => answer.ok(),
             () = self.cancelled() => None,
+            () = self.is_hung_up() => None,
             () = tokio::time::sleep(questioning.patience) => {
                 self.hang_up();
                 None
@@ -253,13 +288,11 @@ impl McpChannel for CallChannel {
     }
 
     async fn cancelled(&self) {
-        loop {
-            let told = self.cancelled.notified();
-            if self.is_cancelled.load(Ordering::SeqCst) {
-                return;
-            }
-            told.await;
-        }
+        until(&self.is_cancelled, &self.cancelled).await;
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::SeqCst)
     }
 }
 

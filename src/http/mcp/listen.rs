@@ -23,6 +23,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, unfold};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -81,7 +82,8 @@ pub(super) async fn open(
     let counted =
         call.state.mcp.streams.enter(access.key().org_id, most).ok_or_else(|| Fault::too_many_streams(most))?;
     let mut own = Vec::new();
-    for id in ids.iter().take(MOST_TASKS).filter_map(|id| id.parse::<RunId>().ok()) {
+    let ids: BTreeSet<RunId> = ids.iter().take(MOST_TASKS).filter_map(|id| id.parse().ok()).collect();
+    for id in ids {
         if let Ok(run) = engine.agent_run(access, id, None).await {
             own.push(run);
         }

@@ -226,24 +226,30 @@ impl Drop for Detached {
     }
 }
 
-/// A call of the present era that only reads: when nobody reads its answer any more, its server is told.
-pub(super) struct CancelledOnDrop(Option<Arc<CallChannel>>);
+/// A call of the present era: when nobody reads its answer any more, nothing is sent of it that was not sent yet. One that
+/// only reads is taken back at its server too; of anything else the outcome has to be known once it was sent.
+pub(super) struct LeftOnDrop {
+    channel: Option<Arc<CallChannel>>,
+    only_reads: bool,
+}
 
-impl CancelledOnDrop {
-    pub(super) fn new(channel: &Arc<CallChannel>) -> Self {
-        Self(Some(Arc::clone(channel)))
+impl LeftOnDrop {
+    pub(super) fn new(channel: &Arc<CallChannel>, only_reads: bool) -> Self {
+        Self { channel: Some(Arc::clone(channel)), only_reads }
     }
 
     /// It was waited for.
     pub(super) fn done(mut self) {
-        self.0 = None;
+        self.channel = None;
     }
 }
 
-impl Drop for CancelledOnDrop {
+impl Drop for LeftOnDrop {
     fn drop(&mut self) {
-        if let Some(channel) = self.0.take() {
-            channel.cancel();
+        match self.channel.take() {
+            Some(channel) if self.only_reads => channel.cancel(),
+            Some(channel) => channel.withdraw(),
+            None => {}
         }
     }
 }
