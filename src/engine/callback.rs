@@ -153,6 +153,7 @@ impl Engine {
             attempts: Vec::new(),
             operation: None,
             approval: None,
+            by_sender: false,
             at: record.at,
         };
         match self.store().settle_by_callback(record, &change).await? {

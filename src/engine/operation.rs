@@ -98,6 +98,7 @@ impl Engine {
             attempts,
             operation: Some(progress),
             approval: None,
+            by_sender: false,
             at: self.clock().now(),
         };
         let recorded = self.until_recorded(id, || async { self.store().change_run(&change).await }).await;

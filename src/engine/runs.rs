@@ -207,6 +207,7 @@ impl Engine {
             attempts: Vec::new(),
             operation: None,
             approval,
+            by_sender: false,
             at,
         };
         match self.store().change_run(&change).await {

@@ -225,8 +225,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns once everything that [`Store::record_later`] has taken is written.
     async fn catch_up(&self) -> StoreResult<()>;
     /// Changes a run unless it is final: one atomic step, along with its operation and its approval. A run that fails
-    /// without having been started frees its `Idempotency-Key`. `Stale` when the operation is not at the step before, when
-    /// the approval has ended before, or when a run would end as one that was never started and was started meanwhile.
+    /// without having been started frees its `Idempotency-Key`, and so does one of which its sender has sent nothing.
+    /// `Stale` when the operation is not at the step before, when the approval has ended before, or when anybody else
+    /// would end a run as one that was never started and was started meanwhile.
     async fn change_run(&self, change: &RunChange) -> StoreResult<ChangedRun>;
     /// Notes the provider's own correlation id and appends an attempt; answers a callback that came before it.
     async fn accept_run(

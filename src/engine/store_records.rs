@@ -251,6 +251,8 @@ pub struct RunChange {
     pub operation: Option<OperationProgress>,
     /// How the approval it waits for ends by this; an open approval whose run ends without one is denied.
     pub approval: Option<ApprovalEnd>,
+    /// Whoever sends the run says so: that nothing of it was sent is its word to give.
+    pub by_sender: bool,
     /// When.
     pub at: Timestamp,
 }

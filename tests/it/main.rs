@@ -33,6 +33,7 @@ mod mcp_upstream_health;
 mod mcp_upstream_hostile;
 mod mcp_upstream_listing;
 mod mcp_upstream_once;
+mod mcp_upstream_people;
 mod mcp_upstream_registration;
 mod mcp_upstream_sessions;
 mod median;

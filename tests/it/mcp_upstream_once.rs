@@ -135,6 +135,30 @@ fn an_error_of_a_failing_server_leaves_the_outcome_open() {
     }
 }
 
+/// A refusal that need not be about the session or the protocol may come from whoever has run the tool already.
+#[test]
+fn a_refusal_of_the_call_itself_stands() {
+    let refusals: [(&str, &str, Answering); 6] = [
+        ("provider_error", "400 -32000 of this call", |request| {
+            failure(request, 400, -32000, "charged, but not mailed")
+        }),
+        ("provider_error", "404 -32004 of this call", |request| failure(request, 404, -32004, "no such customer")),
+        ("provider_error", "405 -32000 of this call", |request| failure(request, 405, -32000, "not on Sundays")),
+        ("provider_error", "400 -32600 of this call", |request| failure(request, 400, -32600, "no such customer")),
+        ("provider_error", "400 -32000 of no call", |_| failure_without_id(400, -32000, "no such customer")),
+        ("provider_protocol_error", "400 and text", |_| Reply::text(400, "no such customer")),
+    ];
+    for era in ERAS {
+        let (_gate, server, tenant, _) = world(era, &[]);
+        for (code, what, refusal) in refusals {
+            assert_eq!(outcome(&server, &tenant, "act", refusal), told("failed", true, code, 1), "{era:?}: {what}");
+        }
+        // Afterwards it is called as before.
+        assert_eq!(tenant.call("act", &json!({}))["status"], "completed", "{era:?}");
+        assert_eq!(server.executed(), 1);
+    }
+}
+
 #[test]
 fn every_attempt_of_a_read_is_recorded() {
     for era in ERAS {

@@ -2,7 +2,9 @@
 
 use crate::support::eventually;
 use crate::support::gate::Gate;
-use crate::support::mcp_server::{Answering, Era, McpServer, answer, failure_without_id, method_of, said, tool};
+use crate::support::mcp_server::{
+    Answering, Era, McpServer, answer, failure, failure_without_id, method_of, said, tool,
+};
 use crate::support::provider::{Latch, Reply};
 use crate::support::tenant::{Registered, Tenant};
 use serde_json::{Value, json};
@@ -98,6 +100,7 @@ fn a_session_that_is_forgotten_again_fails_the_call() {
     assert_eq!((server.calls().len(), opened(&server), server.executed()), (2, 2, 0));
     server.as_usual("tools/call");
     assert_eq!(tenant.call("act", &json!({}))["status"], "completed");
+    assert_eq!((server.calls().len(), opened(&server)), (3, 3), "nor is that session tried again");
 }
 
 /// The call was sent, and the server said that it did not take it.
@@ -228,6 +231,71 @@ fn a_session_in_use_is_given_back_after_the_call() {
         assert_eq!(call.join().expect("no panic")["status"], "completed");
     });
     eventually("the session is given back", || (server.count("DELETE") == 1).then_some(()));
+}
+
+/// A server that does not take sessions back holds up nobody else's.
+#[test]
+fn every_session_that_was_opened_is_given_back() {
+    let (gate, server, tenant, endpoint) = world();
+    let kept = |sessions: usize, why: &str| {
+        eventually(why, || (server.sessions() == sessions).then_some(()));
+    };
+    server.always("tools/list", |request| failure(request, 400, -32603, "not now"));
+    assert_eq!(tenant.sync(&endpoint)["outcome"], "failed");
+    kept(0, "those that were doubted, and those opened in their place");
+    server.as_usual("tools/list");
+    tenant.call("act", &json!({}));
+    kept(1, "one for the call");
+    server.next("tools/call", |_| Reply::text(400, "no such customer"));
+    tenant.call("act", &json!({}));
+    kept(0, "one in which a call was refused, nobody knows why");
+    tenant.sync(&endpoint);
+    kept(1, "one for the sync");
+
+    let unspoken = McpServer::start(Era::Legacy, &[tool("other")]);
+    unspoken.always("initialize", |request| {
+        let result = json!({ "protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {} });
+        let Reply::Http { status, mut headers, body } = answer(request, &result) else {
+            unreachable!("an answer is HTTP")
+        };
+        headers.push(("Mcp-Session-Id".to_owned(), "s-1".to_owned()));
+        Reply::Http { status, headers, body }
+    });
+    unspoken.register(&tenant, "old", &json!({}));
+    eventually("one of a revision that nobody speaks", || (unspoken.count("DELETE") == 1).then_some(()));
+
+    let org = format!("/admin/v1/orgs/{}", tenant.org_id);
+    gate.operator("PATCH", &org, Some(&json!({ "state": "suspended" }))).expect(200);
+    kept(0, "those of an organization that is suspended");
+}
+
+/// What was changed or taken away while a call was under way is not called again.
+#[test]
+fn a_call_is_made_again_only_to_an_endpoint_that_still_stands() {
+    type Change = fn(&Tenant, &str);
+    let changes: [(&str, Change); 3] = [
+        ("deleted", |tenant, path| drop(tenant.delete(path).expect(204))),
+        ("disabled", |tenant, path| drop(tenant.patch(path, &json!({ "enabled": false })).expect(200))),
+        ("changed", |tenant, path| drop(tenant.patch(path, &json!({ "auth": { "bearer": "other" } })).expect(200))),
+    ];
+    for (what, change) in changes {
+        let (_gate, server, tenant, endpoint) = world();
+        let latch = Arc::new(Latch::default());
+        let held = Arc::clone(&latch);
+        server.next("tools/call", move |_| Reply::Held(held, Box::new(Reply::text(404, ""))));
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| tenant.run(&json!({ "tool": "act", "args": {} })));
+            eventually("the call is made", || (server.calls().len() == 1).then_some(()));
+            change(&tenant, &format!("/v1/endpoints/{}", endpoint.id));
+            latch.open();
+            call.join().expect("no panic");
+        });
+        assert!(tenant.listed().is_empty() || what == "changed");
+        eventually("every session is given back or gone", || {
+            (server.sessions() == usize::from(what == "changed") + 1).then_some(())
+        });
+        assert_eq!((server.calls().len(), server.executed()), (1, 0), "{what}");
+    }
 }
 
 #[test]

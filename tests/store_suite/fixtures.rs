@@ -385,6 +385,7 @@ pub(crate) fn change(run: &Run, outcome: RunOutcome) -> RunChange {
         attempts: Vec::new(),
         operation: None,
         approval: None,
+        by_sender: false,
         at: after(10),
     }
 }

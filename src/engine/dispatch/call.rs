@@ -336,6 +336,7 @@ impl Dispatch {
             attempts,
             operation: None,
             approval: None,
+            by_sender: true,
             at: self.engine.clock().now(),
         };
         let recorded = self

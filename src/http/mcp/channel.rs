@@ -300,6 +300,7 @@ impl McpChannel for CallChannel {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use std::pin::pin;
     use uuid::Uuid;
 
     fn asked(session: u8) -> Asked {
@@ -352,6 +353,19 @@ mod tests {
         channel.cancelled().await;
         assert_eq!(channel.ask("m", &json("{}")).now_or_never(), Some(None));
         assert!(state.questions.by_id.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_asked_who_has_gone() {
+        let state = Arc::new(McpState::default());
+        let channel = channel(&state);
+        let params = json("{}");
+        let mut asking = pin!(channel.ask("m", &params));
+        assert_eq!((&mut asking).now_or_never(), None);
+        channel.hang_up();
+        assert_eq!(asking.now_or_never(), Some(None));
+        assert!(state.questions.by_id.is_empty() && !state.questions.by_key.holds(&asked(1).key));
+        assert!(!channel.is_withdrawn(), "the call itself goes on");
     }
 
     #[tokio::test(start_paused = true)]

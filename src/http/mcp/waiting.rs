@@ -253,3 +253,27 @@ impl Drop for LeftOnDrop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::mcp::caller::McpChannel;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn what_was_not_sent_of_a_call_ends_with_its_client() {
+        let left = |only_reads: bool, is_done: bool| {
+            let channel = CallChannel::new(None, None);
+            let guard = LeftOnDrop::new(&channel, only_reads);
+            if is_done {
+                guard.done()
+            } else {
+                drop(guard)
+            }
+            (channel.is_withdrawn(), channel.cancelled().now_or_never().is_some())
+        };
+        assert_eq!(left(false, false), (true, false), "what was sent goes on");
+        assert_eq!(left(true, false), (true, true), "unless it only reads");
+        assert_eq!((left(false, true), left(true, true)), ((false, false), (false, false)));
+    }
+}

@@ -204,6 +204,7 @@ pub(super) fn decide(db: &Db<'_>, decision: Decision, operation: Option<Operatio
         attempts: Vec::new(),
         operation: None,
         approval: Some(decision.end),
+        by_sender: false,
         at: decision.at,
     };
     let mut now = runs::apply(db, held, ChangeRow::new(db.secrets, &change))?;

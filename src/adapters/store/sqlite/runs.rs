@@ -31,6 +31,7 @@ pub(super) struct ChangeRow {
     attempts: Vec<Attempt>,
     operation: Option<ProgressRow>,
     approval: Option<ApprovalEnd>,
+    by_sender: bool,
     at: Timestamp,
 }
 
@@ -43,6 +44,7 @@ impl ChangeRow {
             attempts: change.attempts.clone(),
             operation: change.operation.as_ref().map(|step| ProgressRow::new(secrets, change.run_id, step)),
             approval: change.approval.clone(),
+            by_sender: change.by_sender,
             at: change.at,
         }
     }
@@ -210,7 +212,7 @@ const KEY_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Gives an open run its next outcome, along with what hangs on it.
 pub(super) fn apply(db: &Db<'_>, mut row: RunRow, change: ChangeRow) -> StoreResult<RunRow> {
     let was_held = row.outcome.status == RunStatus::AwaitingApproval;
-    if is_outrun(&row, &change.outcome) {
+    if !change.by_sender && is_outrun(&row, &change.outcome) {
         return Err(StoreError::Stale);
     }
     let open = change.outcome.status.is_open();
@@ -255,7 +257,8 @@ pub(super) fn apply(db: &Db<'_>, mut row: RunRow, change: ChangeRow) -> StoreRes
         Some(_) | None => {}
     }
     if !open {
-        if row.outcome.status == RunStatus::Failed && !row.outcome.started {
+        let never_sent = row.outcome.status == RunStatus::Failed || change.by_sender;
+        if never_sent && !row.outcome.started {
             admission::free(db, row.id)?;
         } else {
             admission::keep(db, row.id, change.at.plus(KEY_KEPT_FOR))?;
