@@ -136,7 +136,7 @@ fn tasks_are_told_of_to_their_own_key() {
 }
 
 struct Bank {
-    gate: Gate,
+    _gate: Gate,
     tenant: Tenant,
     provider: Provider,
 }
@@ -147,7 +147,7 @@ fn bank() -> Bank {
     let provider =
         Provider::topology(&[having(topology("wire", "command"), "risk", json!("high")), topology("order", "command")]);
     tenant.endpoint("bank", &provider);
-    Bank { gate, tenant, provider }
+    Bank { _gate: gate, tenant, provider }
 }
 
 fn wire() -> Value {
@@ -170,7 +170,33 @@ fn a_modern_client_takes_back_what_was_not_sent_by_going_away() {
     eventually("the call is given up", || (bank.state(&approval) == "denied").then_some(()));
     assert!(bank.provider.calls().is_empty());
     assert_eq!(bank.tenant.approval(&approval)["note"], "cancelled");
-    assert!(bank.gate.url().starts_with("http"));
+}
+
+/// What others were told of, or still wait for, is not theirs to give up.
+#[test]
+fn a_client_that_goes_away_takes_nothing_from_those_who_joined_its_call() {
+    let bank = bank();
+    let wait = |capabilities: &Value| bank.tenant.modern_stream("tools/call", &wire(), capabilities);
+    let stays = |approval: &Value, who: &str| {
+        wait(&json!({})).hang_up();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(bank.state(approval), "open", "{who} is there still");
+    };
+    let first = wait(&json!({}));
+    let approval = bank.tenant.the_approval();
+    stays(&approval, "the first client");
+    first.hang_up();
+    eventually("the last one gives it up", || (bank.state(&approval) == "denied").then_some(()));
+
+    let task = bank.tenant.modern("tools/call", &wire(), &with_tasks());
+    assert_eq!(task["resultType"], "task", "{task}");
+    let approval = bank.tenant.the_approval();
+    stays(&approval, "a client with a task");
+    bank.tenant.decide(&approval, "deny").expect(200);
+
+    bank.tenant.call_held("wire", &json!({}));
+    let approval = bank.tenant.the_approval();
+    stays(&approval, "a client that was told over REST");
 }
 
 /// A retry finds the call that was made before; that it goes away takes nothing from whoever still waits.

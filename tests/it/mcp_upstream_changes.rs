@@ -239,3 +239,27 @@ fn a_server_that_asks_whether_anybody_listens_is_answered() {
     assert_eq!(answer.header("mcp-session-id"), server.requests("GET")[0].header("mcp-session-id"));
     latch.open();
 }
+
+/// A server that announces changes by its own account, and has nothing to GET.
+#[test]
+fn a_server_without_a_stream_is_asked_for_it_twice_and_loses_no_session() {
+    let server = McpServer::legacy(&[tool("act")]).announcing();
+    server.always("GET", |_| Reply::text(404, "Cannot GET /mcp"));
+    let (_gate, tenant, _endpoint) = world(&server);
+    eventually("another session is tried", || (server.count("GET") == 2).then_some(()));
+    eventually("the first one is given back", || (server.sessions() == 1).then_some(()));
+    assert_eq!(tenant.call("act", &json!({}))["status"], "completed");
+    assert_eq!(server.count("initialize"), 2, "calls go on in the second");
+}
+
+/// A server may take the stream before for open still, or a token for expired.
+#[test]
+fn a_refusal_that_passes_is_no_end_of_listening() {
+    for status in [401, 409, 503] {
+        let server = McpServer::legacy(&[tool("act")]).announcing();
+        server.next("GET", move |_| Reply::text(status, ""));
+        let _world = world(&server);
+        eventually("it is listened to in the end", || (server.listeners() == 1).then_some(()));
+        assert_eq!(server.count("GET"), 2);
+    }
+}

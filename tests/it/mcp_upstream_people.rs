@@ -182,13 +182,8 @@ fn a_call_that_is_taken_back_before_it_is_sent_is_not_sent() {
         assert_eq!(taken_back.join().expect("no panic").text(), "", "there is no answer");
     });
     may_open.open();
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    for r in server.all() {
-        eprintln!("{} {}", r.method, String::from_utf8_lossy(&r.body));
-    }
     let run = eventually("the run is over", || {
         let run = world.tenant.items("/v1/runs").remove(0);
-        eprintln!("{run}");
         (run["status"] != "pending").then_some(run)
     });
     assert_eq!((&run["status"], &run["started"]), (&json!("cancelled"), &json!(false)), "{run}");

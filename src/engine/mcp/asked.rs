@@ -16,9 +16,17 @@ const MOST_OF_PEOPLE: usize = 8;
 /// Questions being answered; dropped, they are not answered any more.
 #[derive(Default)]
 pub(super) struct Asked<'a> {
-    answers: FuturesUnordered<Abortable<BoxFuture<'a, ()>>>,
-    /// By the id that the server gave them, as JSON.
-    by_id: Vec<(String, AbortHandle)>,
+    answers: FuturesUnordered<Abortable<BoxFuture<'a, u64>>>,
+    open: Vec<Open>,
+    next: u64,
+}
+
+/// A question that is not answered yet.
+struct Open {
+    number: u64,
+    /// What the server calls it, as JSON.
+    id: String,
+    answer: AbortHandle,
 }
 
 impl<'a> Asked<'a> {
@@ -30,14 +38,20 @@ impl<'a> Asked<'a> {
     /// Returns when another can be answered.
     pub(super) async fn room(&mut self) {
         while self.answers.len() >= MOST_AT_ONCE {
-            self.answers.next().await;
+            self.one().await;
         }
     }
 
     /// Answers one more.
     pub(super) fn add(&mut self, id: String, answer: impl Future<Output = ()> + Send + 'a) {
         let (handle, registration) = AbortHandle::new_pair();
-        self.by_id.push((id, handle));
+        let number = self.next;
+        self.next += 1;
+        self.open.push(Open { number, id, answer: handle });
+        let answer = async move {
+            answer.await;
+            number
+        };
         self.answers.push(Abortable::new(Box::pin(answer), registration));
     }
 
@@ -49,8 +63,8 @@ impl<'a> Asked<'a> {
             id: Box<RawValue>,
         }
         let Ok(said) = serde_json::from_str::<Members>(params.get()) else { return };
-        let taken_back = self.by_id.iter().filter(|(id, _)| id == said.id.get());
-        taken_back.for_each(|(_, answer)| answer.abort());
+        let taken_back = self.open.iter().filter(|question| question.id == said.id.get());
+        taken_back.for_each(|question| question.answer.abort());
     }
 
     /// Goes on answering until `work` is done.
@@ -60,17 +74,21 @@ impl<'a> Asked<'a> {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                Some(_) = self.answers.next() => {}
-            }
-            if self.answers.is_empty() {
-                self.by_id.clear();
+                Some(()) = self.one() => {}
             }
         }
     }
 
     /// Returns when all is answered.
     pub(super) async fn all(&mut self) {
-        while self.answers.next().await.is_some() {}
+        while self.one().await.is_some() {}
+    }
+
+    /// Returns when one more is answered, or was taken back; `None` when none is open.
+    async fn one(&mut self) -> Option<()> {
+        let answered = self.answers.next().await?.ok();
+        self.open.retain(|question| Some(question.number) != answered && !question.answer.is_aborted());
+        Some(())
     }
 }
 
@@ -89,11 +107,13 @@ mod tests {
         asked.add("\"1\"".to_owned(), std::future::pending());
         assert!(asked.meanwhile(std::future::pending::<()>()).now_or_never().is_none());
         assert!(is_answered.load(Ordering::SeqCst));
+        assert_eq!(asked.open.len(), 1, "what is answered is not remembered");
         let other = JsonText::parse(r#"{"requestId":1}"#).expect("JSON");
         asked.take_back(other.raw());
         assert!(asked.all().now_or_never().is_none(), "the other one is open");
         let its = JsonText::parse(r#"{"requestId":"1"}"#).expect("JSON");
         asked.take_back(its.raw());
         assert!(asked.all().now_or_never().is_some());
+        assert!(asked.open.is_empty());
     }
 }

@@ -167,7 +167,8 @@ impl Calling<'_> {
     fn party(&self) -> Party {
         match self.part.map(|part| &part.caller) {
             Some(caller) if caller.questions == Questions::Ask && caller.session.is_some() => {
-                Party { abilities: Abilities::among(&caller.capabilities), client: caller.session }
+                let abilities = Abilities::among(&caller.capabilities);
+                Party { abilities, client: caller.session.filter(|_| abilities.are_any()) }
             }
             Some(_) | None => Party::default(),
         }
@@ -275,7 +276,8 @@ impl Server<'_> {
                 }
                 Next::Reopen => {
                     reopened = true;
-                    self.forget(party, &dialogue, 400, deadline.instant()).await;
+                    let status = heard.map_or(400, |heard| heard.status);
+                    self.forget(party, &dialogue, status, deadline.instant()).await;
                     dialogue = self.open_or_modern(party, deadline.instant()).await?;
                 }
                 Next::EarlierEra => {
@@ -430,7 +432,8 @@ fn speaks_of_the_dialogue(heard: &Heard) -> bool {
 /// Whether the session is still known is not: a server that is not asked about it again is spoken with in another one.
 fn doubts_the_session(heard: &Heard) -> bool {
     match rpc::parse(&heard.text) {
-        Some(Message::Response { id, answer: Err(_) }) => heard.status == 404 || (heard.status == 400 && id.is_none()),
+        // What it says of this call, it says in this session.
+        Some(Message::Response { id, answer: Err(_) }) => id.is_none() && matches!(heard.status, 400 | 404),
         Some(_) => false,
         None => matches!(heard.status, 400 | 404),
     }

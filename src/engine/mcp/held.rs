@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Time for a server to take a session back.
 const ENDING: Duration = Duration::from_secs(5);
@@ -91,7 +91,8 @@ impl Deref for HeldDialogue {
 
 impl Ending {
     async fn send(self) {
-        let Ok(_turn) = self.turns.acquire().await else { return };
+        // One whose turn does not come in time is left to the server's own patience, so that no queue grows for ever.
+        let Ok(Ok(_turn)) = timeout(ENDING, self.turns.acquire()).await else { return };
         let deadline = Instant::now() + ENDING;
         // It is a courtesy, which a server may refuse (405): whether it arrives changes nothing.
         let _ = self.transport.send(&self.request, &self.egress, MAX_ANSWER_BYTES, deadline).await;

@@ -76,6 +76,8 @@ enum End {
     NotOffered,
     /// It broke, or could not be opened.
     Broken,
+    /// There is nothing at the address, or the session is gone.
+    NotFound,
     /// Nobody wants it any more.
     Unwanted,
 }
@@ -125,14 +127,17 @@ impl Engine {
     }
 
     async fn listen_to(self, org: OrgId, id: EndpointId, dialogue: Spoken) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut was_found) = (FIRST_PAUSE, true);
         while let Some((catalog, endpoint)) = self.still_wanted(org, id, &dialogue) {
             let begun = Instant::now();
-            match self.hear_out(&catalog, &endpoint).await {
+            match self.hear_out(&catalog, &endpoint, was_found).await {
                 // A server that is spoken with otherwise is asked again.
                 End::NotOffered => return,
+                // Not even in a session that was opened for it.
+                End::NotFound if !was_found => return,
+                End::NotFound => was_found = false,
                 End::Unwanted => break,
-                End::Broken => {}
+                End::Broken => was_found = true,
             }
             pause = if begun.elapsed() > GOOD_STREAM { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
             let jitter = Duration::from_millis(self.random_below(1 + pause.as_millis() as u64 / 4));
@@ -152,8 +157,8 @@ impl Engine {
         Some((catalog, endpoint))
     }
 
-    /// Listens to one stream until it ends.
-    async fn hear_out(&self, catalog: &Catalog, endpoint: &SharedEndpoint) -> End {
+    /// Listens to one stream until it ends. Where none was found the last time, the session was not the reason.
+    async fn hear_out(&self, catalog: &Catalog, endpoint: &SharedEndpoint, was_found: bool) -> End {
         let server = Server {
             engine: self,
             org: &catalog.org.slug,
@@ -161,7 +166,7 @@ impl Engine {
             endpoint,
             max_answer_bytes: MAX_MESSAGE_BYTES,
         };
-        let (dialogue, mut answer) = match server.open_stream().await {
+        let (dialogue, mut answer) = match server.open_stream(was_found).await {
             Ok(opened) => opened,
             Err(end) => return end,
         };
@@ -213,7 +218,7 @@ impl Server<'_> {
         asked.all().await;
     }
 
-    async fn open_stream(&self) -> Result<(Arc<HeldDialogue>, OpenAnswer), End> {
+    async fn open_stream(&self, was_found: bool) -> Result<(Arc<HeldDialogue>, OpenAnswer), End> {
         let deadline = Instant::now() + OPENING;
         let is_legacy = self.endpoint.sync.protocol_version.as_deref().is_some_and(words::is_legacy);
         let dialogue = match is_legacy {
@@ -229,14 +234,17 @@ impl Server<'_> {
         let answer = opened.map_err(|_| End::Broken)?;
         match answer.status {
             200 if is_event_stream(&answer) => Ok((dialogue, answer)),
-            404 if is_legacy => {
-                // The session is gone; the next stream opens a new one.
-                self.forget(Party::default(), &dialogue, 404, deadline).await;
-                Err(End::Broken)
+            404 if is_legacy && dialogue.session_id().is_some() => {
+                if was_found {
+                    // Some servers have nothing to GET: that proves nothing of the session, which is given back.
+                    self.forget(Party::default(), &dialogue, 400, deadline).await;
+                }
+                Err(End::NotFound)
             }
             // Whether it is the session that is wrong, the next call or sync finds out.
             400 if is_legacy => Err(End::Broken),
-            429 | 500.. => Err(End::Broken),
+            // It may take the stream before for open still (409), or want better credentials soon.
+            401 | 403 | 408 | 409 | 429 | 500.. => Err(End::Broken),
             // A modern server that offers none answers with an error, as JSON.
             _ => Err(End::NotOffered),
         }

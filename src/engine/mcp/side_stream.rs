@@ -49,15 +49,16 @@ impl Server<'_> {
         // Whoever waits for it may have gone on without.
         let _ = opened.send(());
         let mut events = SseReader::new(self.max_answer_bytes);
-        let mut asked = Asked::default();
+        let (mut asked, mut read) = (Asked::default(), 0);
         while let Ok(Some(chunk)) = asked.meanwhile(answer.body.chunk()).await {
+            read += chunk.len();
             let fault = events.push(&chunk).err();
             for event in events.by_ref() {
                 // No response to the call comes here.
                 self.take(&event.data, listening, &mut asked);
                 asked.room().await;
             }
-            if fault.is_some() {
+            if fault.is_some() || read > self.max_answer_bytes {
                 break;
             }
         }

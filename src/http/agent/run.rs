@@ -5,6 +5,7 @@ use super::wire::{self, RunBody, RunContext};
 use crate::domain::json::JsonText;
 use crate::domain::run::CallContext;
 use crate::engine::access::AgentAccess;
+use crate::engine::run::RunReply;
 use crate::engine::run::RunRequest;
 use crate::http::call::{Answer, Call};
 use crate::http::error::Problem;
@@ -43,6 +44,9 @@ pub(in crate::http) async fn post(call: Call<AgentAccess>) -> Answer {
     };
     let (wait, request_id) = (request.wait, request.request_id.clone());
     let reply = call.engine().run(fresh.as_ref().unwrap_or(&call.access), request).await?;
+    if let RunReply::Run(run) | RunReply::Replay(run) = &reply {
+        call.state.mcp.tell(run);
+    }
     Ok(wire::render_reply(&reply, request_id.as_deref(), wait))
 }
 

@@ -42,6 +42,9 @@ const STREAM_AFTER: Duration = Duration::from_secs(2);
 /// Longest a client is kept waiting for a callback or a person.
 const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
+/// Time to record an outcome after its call.
+const RECORDING: Duration = Duration::from_secs(5);
+
 /// A call, ready to be made.
 struct ToolCall {
     state: Arc<McpState>,
@@ -327,18 +330,29 @@ impl ToolCall {
         }
     }
 
+    /// Until when it is waited for: as long as its server may take, where nobody could ask for it later.
+    fn longest(&self) -> Instant {
+        if self.tool.can_stay_open(self.access.catalog().org.confirmation_fallback) {
+            return self.until;
+        }
+        let begun = self.until - LONGEST_WAIT;
+        self.until.max(begun + self.tool.timeout + RECORDING)
+    }
+
     /// Answers a run. One that is not over becomes a task where the client follows tasks, else it is waited for.
     async fn settle(&self, run: Arc<Run>) -> Reply {
         if !goes_on(&run) {
             return answer::of_run(&self.engine, &self.access, &run, self.era);
         }
         if self.has_tasks {
+            self.state.tell(&run);
             return tasks::created(&self.access, &run);
         }
         let given_up = GivenUpOnDrop::new(&self.state, &self.engine, &self.access, &run);
-        let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.until).await;
+        let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.longest()).await;
         given_up.done();
         if goes_on(&run) {
+            self.state.tell(&run);
             return answer::standing(&run, self.era, item::shows_output_schema(&self.tool, self.era));
         }
         answer::of_run(&self.engine, &self.access, &run, self.era)

@@ -52,6 +52,7 @@ use request::{Capabilities, Message, Params, Request};
 use running::RunningCalls;
 use serde_json::value::RawValue;
 use tally::Tally;
+use waiting::Told;
 
 /// Who toolgate is.
 const SERVER_INFO: &str =
@@ -79,6 +80,7 @@ pub(super) struct McpState {
     /// Clients that wait for a run: an identical call joins one that is held, and its client goes on waiting for it when
     /// the first one has gone.
     waiters: Tally<RunId>,
+    told: Told,
     streams: Tally<OrgId>,
 }
 

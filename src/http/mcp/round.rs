@@ -4,6 +4,7 @@ use super::confirm::{self, Decision};
 use super::members::Members;
 use super::reply::Fault;
 use super::request::{Request, object, text};
+use crate::domain::canonical;
 use crate::engine::catalog::ShownTo;
 use crate::engine::mcp::caller::is_round_state;
 use sha2::{Digest, Sha256};
@@ -50,7 +51,10 @@ impl<'a> Round<'a> {
             return key;
         }
         let mut hash = Sha256::new();
-        for part in [Some(key.as_str()), self.state.as_deref(), self.responses.as_deref()] {
+        // The same answers, however they are written.
+        let responses = self.responses.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let responses = responses.as_ref().map(canonical::sha256_hex).or(self.responses.clone());
+        for part in [Some(key.as_str()), self.state.as_deref(), responses.as_deref()] {
             let part = part.unwrap_or_default();
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part.as_bytes());
@@ -72,6 +76,7 @@ mod tests {
         };
         assert_eq!(key(None, None), "k");
         assert_eq!(key(Some("r.1"), Some("{}")), key(Some("r.1"), Some("{}")));
+        assert_eq!(key(None, Some(r#"{"a":1,"b":2}"#)), key(None, Some(r#"{ "b": 2, "a": 1 }"#)), "the same answers");
         assert_eq!(key(Some("r.1"), None).len(), 64);
         let others =
             [key(Some("r.1"), None), key(Some("r.2"), None), key(None, Some("r.1")), key(Some("r.1"), Some("r"))];

@@ -13,12 +13,17 @@ use crate::engine::Engine;
 use crate::engine::access::AgentAccess;
 use crate::engine::run::{RunRefusal, RunReply};
 use futures_util::future::BoxFuture;
+use moka::sync::Cache;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+
+/// Runs that are remembered as told of, and for how long: nothing is held longer.
+const MOST_TOLD: u64 = 100_000;
+const TOLD_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often a client that waits for a run is told that it still goes on.
 const TICK: Duration = Duration::from_secs(5);
@@ -80,10 +85,28 @@ pub(super) fn status_message(run: &Run) -> &'static str {
     }
 }
 
-/// Cancels a run of which nothing was sent and for which nobody waits. One with an `Idempotency-Key` stays: its client may
-/// come back with the key.
+/// Runs that were answered as going on: whoever was told of one may come back for it, though nobody waits.
+pub(super) struct Told(Cache<RunId, ()>);
+
+impl Default for Told {
+    fn default() -> Self {
+        Self(Cache::builder().max_capacity(MOST_TOLD).time_to_live(TOLD_FOR).build())
+    }
+}
+
+impl McpState {
+    /// Somebody is answered that this run goes on.
+    pub(in crate::http) fn tell(&self, run: &Run) {
+        if run.outcome.status.is_open() {
+            self.told.0.insert(run.intent.id, ());
+        }
+    }
+}
+
+/// Cancels a run of which nothing was sent and for which nobody waits or comes back. One with an `Idempotency-Key` stays:
+/// its client may come back with the key.
 async fn give_up(state: &McpState, engine: &Engine, access: &AgentAccess, id: RunId) {
-    if state.waiters.holds(&id) {
+    if state.waiters.holds(&id) || state.told.0.contains_key(&id) {
         return;
     }
     // Whatever cannot be looked at now ends by its own time.
