@@ -245,8 +245,7 @@ fn a_server_that_hangs_keeps_no_other_from_getting_its_sessions_back() {
     for id in 0..70 {
         let session = tenant.initialize(&json!({ "elicitation": {} })).expect("a session");
         let params = json!({ "name": "other", "arguments": {} });
-        let mut stream = tenant.legacy_stream(&json!(id), &params, Some(&session));
-        assert!(!stream.is_events() || stream.next().is_some());
+        assert_eq!(tenant.legacy_stream(&json!(id), &params, Some(&session)).status, 200);
     }
     assert!(opened(&hanging) >= 70, "each client has its own");
     tenant.patch(&format!("/v1/endpoints/{}", slow.id), &json!({ "enabled": false })).expect(200);

@@ -429,10 +429,10 @@ fn speaks_of_the_dialogue(heard: &Heard) -> bool {
     ["session", "initializ", "protocol version", "protocol-version"].iter().any(|word| said.contains(word))
 }
 
-/// Whether the session is still known is not: a server that is not asked about it again is spoken with in another one.
+/// Whether this answer may mean that the server has lost the session: the next call is made in another one then.
 fn doubts_the_session(heard: &Heard) -> bool {
     match rpc::parse(&heard.text) {
-        // What it says of this call, it says in this session.
+        // Whoever names the call has read it, and knows the session it came in.
         Some(Message::Response { id, answer: Err(_) }) => id.is_none() && matches!(heard.status, 400 | 404),
         Some(_) => false,
         None => matches!(heard.status, 400 | 404),

@@ -174,7 +174,7 @@ impl Server<'_> {
     /// Opens another session next time. One that the server does not know any more (404) is not given back.
     pub(super) async fn forget(&self, party: Party, dialogue: &Arc<HeldDialogue>, status: u16, deadline: Instant) {
         if status == 404 {
-            dialogue.is_forgotten();
+            dialogue.mark_forgotten();
         }
         let key = (self.endpoint.id, self.endpoint.version, party);
         let Some(slot) = self.engine.0.dialogues.slots.get(&key) else { return };
@@ -198,15 +198,7 @@ impl Server<'_> {
             session_id: None,
             announces_changes: false,
         };
-        let listening = Listening {
-            dialogue: &before,
-            id,
-            deadline,
-            part: None,
-            hears_changes: false,
-            opens: true,
-            is_attended: false,
-        };
+        let listening = Listening { opens: true, ..Listening::alone(&before, id, deadline) };
         let heard = self.ask(&request, &listening).await.map_err(opening_fault)?;
         let result = match rpc::parse(&heard.text) {
             Some(Message::Response { answer: Ok(result), .. }) if heard.status == 200 => result,

@@ -78,6 +78,11 @@ pub(super) struct Listening<'a> {
 }
 
 impl<'a> Listening<'a> {
+    /// To a request that no client has a part in.
+    pub(super) const fn alone(dialogue: &'a Dialogue, id: u64, deadline: &'a Deadline) -> Self {
+        Self { dialogue, id, deadline, part: None, hears_changes: false, opens: false, is_attended: false }
+    }
+
     fn channel(&self) -> Option<&'a dyn McpChannel> {
         self.part.map(|part| &*part.caller.channel)
     }
@@ -305,7 +310,7 @@ impl Server<'_> {
     }
 
     /// Answers what a server of the earlier era asks during a call: the agent's client does, if there is one to be asked.
-    pub(super) async fn answer(
+    async fn answer(
         &self,
         id: &JsonText,
         method: &str,

@@ -56,7 +56,7 @@ impl HeldDialogue {
     }
 
     /// There is no session to give back any more.
-    pub(super) fn is_forgotten(&self) {
+    pub(super) fn mark_forgotten(&self) {
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
 

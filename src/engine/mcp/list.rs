@@ -155,10 +155,6 @@ impl Server<'_> {
         let id = self.engine.0.dialogues.next_id();
         let request = mcp::encode_list(&self.endpoint.settings, dialogue, id, cursor);
         let deadline = &Deadline::at(deadline);
-        self.ask(
-            &request,
-            &Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false, is_attended: false },
-        )
-        .await
+        self.ask(&request, &Listening::alone(dialogue, id, deadline)).await
     }
 }

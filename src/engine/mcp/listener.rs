@@ -211,8 +211,7 @@ impl Server<'_> {
     async fn answer_alone(&self, dialogue: &Dialogue, message: &str) {
         let deadline = &Deadline::at(Instant::now() + OPENING);
         let id = self.engine.0.dialogues.next_id();
-        let listening =
-            Listening { dialogue, id, deadline, part: None, hears_changes: false, opens: false, is_attended: false };
+        let listening = Listening::alone(dialogue, id, deadline);
         let mut asked = Asked::default();
         self.take(message, &listening, &mut asked);
         asked.all().await;

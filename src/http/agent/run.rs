@@ -45,7 +45,7 @@ pub(in crate::http) async fn post(call: Call<AgentAccess>) -> Answer {
     let (wait, request_id) = (request.wait, request.request_id.clone());
     let reply = call.engine().run(fresh.as_ref().unwrap_or(&call.access), request).await?;
     if let RunReply::Run(run) | RunReply::Replay(run) = &reply {
-        call.state.mcp.tell(run);
+        call.state.mcp.note_told(run);
     }
     Ok(wire::render_reply(&reply, request_id.as_deref(), wait))
 }

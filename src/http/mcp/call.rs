@@ -345,14 +345,14 @@ impl ToolCall {
             return answer::of_run(&self.engine, &self.access, &run, self.era);
         }
         if self.has_tasks {
-            self.state.tell(&run);
+            self.state.note_told(&run);
             return tasks::created(&self.access, &run);
         }
         let given_up = GivenUpOnDrop::new(&self.state, &self.engine, &self.access, &run);
         let run = waiting::until_over(&self.engine, &self.access, run, &self.channel, self.longest()).await;
         given_up.done();
         if goes_on(&run) {
-            self.state.tell(&run);
+            self.state.note_told(&run);
             return answer::standing(&run, self.era, item::shows_output_schema(&self.tool, self.era));
         }
         answer::of_run(&self.engine, &self.access, &run, self.era)

@@ -289,9 +289,5 @@ fn take_answer(call: &Call<AgentAccess>, id: &RawValue, said: Result<&RawValue, 
     let said = said.map(own).map_err(own);
     let by = Asked { key: call.access.key().id, session: session.id };
     let is_open = request::string(id).is_some_and(|id| call.state.mcp.questions.answer(&id, by, said));
-    if is_open {
-        HttpResponse::Accepted().finish()
-    } else {
-        refused("no question with this id is open in this session")
-    }
+    if is_open { HttpResponse::Accepted().finish() } else { refused("no question with this id is open in the session") }
 }

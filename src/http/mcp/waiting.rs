@@ -95,8 +95,8 @@ impl Default for Told {
 }
 
 impl McpState {
-    /// Somebody is answered that this run goes on.
-    pub(in crate::http) fn tell(&self, run: &Run) {
+    /// Somebody is answered with this run, which may go on.
+    pub(in crate::http) fn note_told(&self, run: &Run) {
         if run.outcome.status.is_open() {
             self.told.0.insert(run.intent.id, ());
         }
